@@ -1,0 +1,28 @@
+package api
+
+import "github.com/twmb/franz-go/pkg/kmsg"
+
+// row is one API: the versions that are served, and by what.
+type row struct {
+	key, min, max int16
+	handle        func(*Service, *Request, kmsg.Request, Reply)
+}
+
+// serve makes a row of a handler. The key follows from the request's type.
+func serve[P interface {
+	*T
+	kmsg.Request
+}, T any](min, max int16, handle func(*Service, *Request, P, Reply)) row {
+	return row{
+		key: P(new(T)).Key(), min: min, max: max,
+		handle: func(s *Service, r *Request, in kmsg.Request, reply Reply) { handle(s, r, in.(P), reply) },
+	}
+}
+
+// table lists all APIs, in the order of their keys. Versions are those that
+// work, fields and all; docs/compatibility.md lists what is missing.
+func table() []row {
+	return []row{
+		serve(0, 4, (*Service).apiVersions),
+	}
+}
