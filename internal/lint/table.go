@@ -68,6 +68,8 @@ var Table = []Rule{
 	{"connect/...", []string{"sdk/...", "connect/..."}, onlyKafka},
 	{"plugins/...", []string{"sdk/...", "plugins/..."}, "a bundled connector is written as anyone would write one: against the SDK alone"},
 
+	{"compat/...", nil, "interop tests see the broker from outside, as its clients do"},
+
 	// Programs.
 	{"cmd/...", []string{"broker", "connect/...", "streams/...", "plugins/...", "sdk/...", "cmd/..."}, "the binary uses the public packages, as other programs do"},
 	{"examples/...", []string{"broker", "broker/brokertest", "connect/...", "streams/...", "plugins/...", "sdk/...", "examples/..."}, "examples show the public packages"},
