@@ -1,0 +1,7 @@
+package settings
+
+type check func(value) string
+
+type value struct{}
+
+type tables struct{}
