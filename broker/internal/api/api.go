@@ -29,6 +29,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -64,9 +65,9 @@ type Request struct {
 	Principal string
 	// Arrived is when the frame had been read.
 	Arrived time.Time
-	// Gone is closed when the client's connection is; parked requests of it
-	// need not be kept.
-	Gone <-chan struct{}
+	// Context ends when the client's connection does, or the broker begins to
+	// stop: a parked request is then answered at once or dropped.
+	Context context.Context
 }
 
 // Anonymous is the principal of a client that did not authenticate.
