@@ -1,6 +1,12 @@
 package settings
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
 
 // Listener is one address of a broker.
 type Listener struct {
@@ -102,44 +108,111 @@ type Broker struct {
 // NewBroker reads the settings of a broker from text; those that are missing
 // get their defaults. The error joins an [*UnknownError] or [*InvalidError]
 // for each bad setting, in order of their names. The map is copied.
-func NewBroker(static map[string]string) (*Broker, error) { panic("not yet") }
+func NewBroker(static map[string]string) (*Broker, error) {
+	b := &Broker{tables: newTables(), static: maps.Clone(static)}
+	if err := b.validate(OfBroker, static); err != nil {
+		return nil, err
+	}
+	for i := range b.tables.broker {
+		row := &b.tables.broker[i]
+		text, set := static[row.Name]
+		if !set {
+			text, set = row.Default, row.HasDefault
+		}
+		if set && row.set != nil {
+			row.set(b, mustParse(&row.Definition, text))
+		}
+	}
+	if b.GroupMinSessionTimeout > b.GroupMaxSessionTimeout {
+		return nil, &InvalidError{OfBroker, "group.min.session.timeout.ms", static["group.min.session.timeout.ms"],
+			"must not exceed group.max.session.timeout.ms"}
+	}
+	b.TopicDefaults = b.topic(nil, 1)
+	return b, nil
+}
 
 // Topic returns the settings of a topic with the given settings of its own and
 // the given number of replicas. Where nothing sets min.insync.replicas, it is 2
 // from 3 replicas on, else 1. The error is like that of [NewBroker].
-func (b *Broker) Topic(own map[string]string, replicas int) (Topic, error) { panic("not yet") }
+func (b *Broker) Topic(own map[string]string, replicas int) (Topic, error) {
+	if err := b.ValidateTopic(own); err != nil {
+		return Topic{}, err
+	}
+	return b.topic(own, replicas), nil
+}
 
 // ValidateTopic checks settings of a topic without reading them. The error is
 // like that of [NewBroker].
-func (b *Broker) ValidateTopic(own map[string]string) error { panic("not yet") }
+func (b *Broker) ValidateTopic(own map[string]string) error { return b.validate(OfTopic, own) }
 
 // Definitions returns the settings of a scope in order of their names. The
 // slice is the caller's; what it points to must not be changed.
-func (b *Broker) Definitions(of Scope) []*Definition { panic("not yet") }
+func (b *Broker) Definitions(of Scope) []*Definition { return b.tables.definitions(of) }
 
-// DescribeTopic lists every setting of a topic with its value and the places
-// the value could come from, in order of their names.
-func (b *Broker) DescribeTopic(own map[string]string, replicas int) []Entry { panic("not yet") }
-
-// Describe lists every setting of the broker likewise.
-func (b *Broker) Describe() []Entry { panic("not yet") }
-
-// Entry is a setting together with its value.
-type Entry struct {
-	*Definition
-	// Value is the value as text, when Set says that there is one.
-	Value string
-	Set   bool
-	// Source is where the value was set.
-	Source Source
-	// From lists all the places where the value is set, the one that counts
-	// first. The names are those of the synonyms.
-	From []Origin
+// validate checks each setting by itself.
+func (b *Broker) validate(of Scope, given map[string]string) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		d, ok := b.tables.find(of, name)
+		if !ok {
+			errs = append(errs, &UnknownError{Scope: of, Name: name, Nearest: b.tables.nearest(of, name)})
+			continue
+		}
+		if _, err := d.parse(given[name]); err != nil {
+			errs = append(errs, &InvalidError{Scope: of, Name: name, Value: given[name], Reason: err.Error()})
+		}
+	}
+	return errors.Join(errs...)
 }
 
-// Origin is one place where a value is set.
-type Origin struct {
-	Name   string
-	Value  string
-	Source Source
+// topic reads settings that were validated.
+func (b *Broker) topic(own map[string]string, replicas int) Topic {
+	var t Topic
+	for i := range b.tables.topic {
+		row := &b.tables.topic[i]
+		row.set(&t, b.resolve(&row.Definition, own, replicas))
+	}
+	return t
+}
+
+// resolve finds the value that counts for a setting of a topic.
+func (b *Broker) resolve(d *Definition, own map[string]string, replicas int) value {
+	if text, ok := own[d.Name]; ok {
+		return mustParse(d, text)
+	}
+	for _, syn := range d.Synonyms {
+		if text, ok := b.static[syn.Name]; ok {
+			def, _ := b.tables.find(OfBroker, syn.Name)
+			return mustParse(def, text).scaled(syn.Scale)
+		}
+	}
+	return mustParse(d, defaultFor(d, replicas))
+}
+
+// defaultFor is the default of a setting of a topic. The one that depends on
+// the topic is min.insync.replicas: with 3 replicas or more, an acknowledged
+// record is to survive the loss of a broker.
+func defaultFor(d *Definition, replicas int) string {
+	if d.Name == "min.insync.replicas" && replicas >= 3 {
+		return "2"
+	}
+	return d.Default
+}
+
+// parse reads and checks a value of the setting.
+func (d *Definition) parse(text string) (value, error) {
+	v, err := parse(d.Type, text)
+	if err != nil {
+		return value{}, err
+	}
+	return v, d.check.err(v)
+}
+
+// mustParse reads text that was checked before, or stands in a table.
+func mustParse(d *Definition, text string) value {
+	v, err := d.parse(text)
+	if err != nil {
+		panic(fmt.Sprintf("settings: %s = %q: %v", d.Name, text, err))
+	}
+	return v
 }

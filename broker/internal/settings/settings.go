@@ -98,7 +98,11 @@ type Definition struct {
 // Synonym is a broker setting that stands behind a setting of a topic.
 type Synonym struct {
 	Name string
+	Type Type
+	// Unit is the broker setting's unit; empty: that of the topic's setting.
+	Unit string
 	// Scale is the number that turns the broker's unit into the topic's, such
-	// as 3,600,000 from hours to milliseconds. Negative values are not scaled.
+	// as 3,600,000 from hours to milliseconds; 0: the units are the same.
+	// Negative values are not scaled.
 	Scale int64
 }
