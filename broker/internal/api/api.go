@@ -33,10 +33,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/millrace/millrace/broker/internal/cluster"
 	"github.com/millrace/millrace/broker/internal/ident"
 	"github.com/millrace/millrace/broker/internal/wire"
 )
@@ -45,6 +47,8 @@ import (
 type Deps struct {
 	// BrokerID is the id of this broker.
 	BrokerID ident.BrokerID
+	// Cluster holds the metadata.
+	Cluster *cluster.Node
 	// Now is the wall clock.
 	Now func() time.Time
 	// Log receives what no client is told, such as failed disks.
@@ -89,12 +93,19 @@ type Reply func(Body)
 // Service answers requests. Its methods may be called concurrently.
 type Service struct {
 	Deps
-	rows map[int16]row // by API key
+	rows        map[int16]row // by API key
+	producerIDs *producerIDs
+
+	ctx  context.Context // ends with Close
+	stop context.CancelFunc
+	work sync.WaitGroup // what async started
 }
 
-// New returns a service.
+// New returns a service. It is to be closed.
 func New(d Deps) *Service {
 	s := &Service{Deps: d, rows: make(map[int16]row)}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.producerIDs = &producerIDs{allocate: d.Cluster.AllocateProducerIDs, async: s.async}
 	for _, r := range table() {
 		if _, twice := s.rows[r.key]; twice {
 			panic(fmt.Sprintf("api: two rows for key %d", r.key))

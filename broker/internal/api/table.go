@@ -24,5 +24,6 @@ func serve[P interface {
 func table() []row {
 	return []row{
 		serve(0, 4, (*Service).apiVersions),
+		serve(0, 5, (*Service).initProducerID),
 	}
 }
