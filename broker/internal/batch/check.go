@@ -1,5 +1,11 @@
 package batch
 
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/broker/internal/ident"
+)
+
 // Level says how much of a produced batch is checked (setting
 // batch.validation).
 type Level int8
@@ -39,9 +45,6 @@ type Facts struct {
 	MaxTimestamp int64
 	// Records is the count of records.
 	Records int32
-	// RawBytes is the decompressed size of the records; at LevelHeader it is
-	// the size as stored.
-	RawBytes int64
 }
 
 // RecordError is a fault of one record. It wraps ErrInvalid or ErrTimestamp.
@@ -51,14 +54,89 @@ type RecordError struct {
 	Err   error
 }
 
-func (e *RecordError) Error() string { panic("being written") }
+func (e *RecordError) Error() string {
+	return fmt.Sprintf("record %d of the batch: %v", e.Index, e.Err)
+}
 
 // Unwrap returns the cause.
 func (e *RecordError) Unwrap() error { return e.Err }
 
-// Check verifies checksum and header of v and, at LevelFull, every record. The
-// batch must have been framed by [Next]. It changes nothing and keeps nothing.
-func (r Rules) Check(v View, c *Codecs) (Facts, error) { panic("being written") }
+// Check verifies checksum and header of v and, at LevelFull, every record: all
+// that Kafka's LogValidator asks of a batch from a producer. Batches that a
+// log holds may break these rules (control records, gaps left by compaction);
+// for them VerifyCRC is the check. The batch must have been framed by [Next].
+// Check changes nothing and keeps nothing.
+func (r Rules) Check(v View, c *Codecs) (Facts, error) {
+	if err := v.VerifyCRC(); err != nil {
+		return Facts{}, err
+	}
+	if err := checkHeader(v); err != nil {
+		return Facts{}, err
+	}
+	facts := Facts{MaxTimestamp: v.MaxTimestamp(), Records: v.NumRecords()}
+	if r.Level == LevelHeader && !r.RequireKeys {
+		return facts, r.checkTime(v.MaxTimestamp())
+	}
+	facts.MaxTimestamp = NoTimestamp
+	err := eachRecord(v, c, r.rawBytesMax(), false, func(i int32, rec *rawRecord) (bool, error) {
+		if err := r.checkRecord(i, rec); err != nil {
+			return false, &RecordError{Index: i, Err: err}
+		}
+		facts.MaxTimestamp = max(facts.MaxTimestamp, rec.timestamp)
+		return true, nil
+	})
+	return facts, err
+}
+
+func (r Rules) rawBytesMax() int64 {
+	if r.RawBytesMax == 0 {
+		return RawBytesMaxDefault
+	}
+	return r.RawBytesMax
+}
+
+func (r Rules) checkRecord(index int32, rec *rawRecord) error {
+	if rec.offsetDelta != index {
+		return fmt.Errorf("%w: offset delta is %d instead of %d", ErrInvalid, rec.offsetDelta, index)
+	}
+	if r.RequireKeys && !rec.hasKey {
+		return fmt.Errorf("%w: compacted topic needs a key", ErrInvalid)
+	}
+	return r.checkTime(rec.timestamp)
+}
+
+func (r Rules) checkTime(ms int64) error {
+	if !r.CheckTimestamps || ms == NoTimestamp || (r.TimestampMin <= ms && ms <= r.TimestampMax) {
+		return nil
+	}
+	return fmt.Errorf("%w: %d is not within [%d, %d]", ErrTimestamp, ms, r.TimestampMin, r.TimestampMax)
+}
+
+// checkHeader holds the header's fields against each other.
+func checkHeader(v View) error {
+	count, delta := v.NumRecords(), v.LastOffsetDelta()
+	switch {
+	case v.BaseOffset() != 0:
+		return fmt.Errorf("%w: base offset is %d, but producers must send 0", ErrInvalid, v.BaseOffset())
+	case count <= 0:
+		return fmt.Errorf("%w: batch has %d records", ErrInvalid, count)
+	case int64(delta)+1 != int64(count):
+		return fmt.Errorf("%w: last offset delta is %d, but the batch has %d records", ErrInvalid, delta, count)
+	case v.IsControl():
+		return fmt.Errorf("%w: clients may not write control records", ErrInvalid)
+	case v.TimestampType() != CreateTime:
+		return fmt.Errorf("%w: clients may not set log-append time", ErrTimestamp)
+	case v.Codec() > Zstd:
+		return fmt.Errorf("%w: %v", ErrCodec, v.Codec())
+	case v.HasProducer() && (v.BaseSequence() < 0 || v.ProducerEpoch() < 0):
+		return fmt.Errorf("%w: producer %d sent epoch %d and sequence %d", ErrInvalid, v.ProducerID(), v.ProducerEpoch(), v.BaseSequence())
+	case v.ProducerID() < ident.NoProducer:
+		return fmt.Errorf("%w: producer id is %d", ErrInvalid, v.ProducerID())
+	case v.IsTransactional() && !v.HasProducer():
+		return fmt.Errorf("%w: transactional batch without a producer", ErrInvalid)
+	}
+	return nil
+}
 
 // Validate is Rules.Check without restrictions of a topic.
 func Validate(v View, level Level, c *Codecs) error {
