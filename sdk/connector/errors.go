@@ -1,6 +1,12 @@
 package connector
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
 
 // Problem is a mistake in the configuration: which setting, and what is wrong
 // with it and what to do. Open, Validate and Split return it.
@@ -13,7 +19,9 @@ type Problem struct {
 }
 
 // Problemf returns a [Problem] as an error.
-func Problemf(setting, format string, args ...any) error { return problemf(setting, format, args...) }
+func Problemf(setting, format string, args ...any) error {
+	return Problem{Setting: setting, Message: fmt.Sprintf(format, args...)}
+}
 
 // Error returns the setting's name and the message.
 func (p Problem) Error() string {
@@ -29,14 +37,56 @@ func (p Problem) Error() string {
 type RecordErrors map[int]error
 
 // Error names the first of the records and says how many there are.
-func (e RecordErrors) Error() string { return e.describe() }
+func (e RecordErrors) Error() string {
+	if len(e) == 0 {
+		return "no records failed"
+	}
+	first := slices.Min(slices.Collect(maps.Keys(e)))
+	if len(e) == 1 {
+		return fmt.Sprintf("record %d: %v", first, e[first])
+	}
+	return fmt.Sprintf("%d records failed, the first being record %d: %v", len(e), first, e[first])
+}
 
 // Retry wraps err to ask that the call be made again after a pause, as the
 // origin or target is not to be reached at the moment. The host shows the task
 // as running, logs err, and doubles the pause, up to a minute, when the call
 // fails again and again. An after of 0 leaves the pause to the host.
-func Retry(err error, after time.Duration) error { return retry(err, after) }
+func Retry(err error, after time.Duration) error {
+	return &retryError{cause: err, after: max(after, 0)}
+}
+
+type retryError struct {
+	cause error
+	after time.Duration
+}
+
+func (e *retryError) Error() string { return e.cause.Error() + " (to be retried)" }
+func (e *retryError) Unwrap() error { return e.cause }
 
 // AsRetry returns the cause and the pause if err is or wraps one made by
 // [Retry]. Hosts and tests call it.
-func AsRetry(err error) (cause error, after time.Duration, ok bool) { return asRetry(err) }
+func AsRetry(err error) (cause error, after time.Duration, ok bool) {
+	if r, ok := errors.AsType[*retryError](err); ok {
+		return r.cause, r.after, true
+	}
+	return nil, 0, false
+}
+
+// Problems returns the problems in err, which may be one, several joined by
+// errors.Join, or wrapped; nil if there is none. Hosts and tests call it.
+func Problems(err error) []Problem {
+	switch e := err.(type) {
+	case nil:
+		return nil
+	case Problem:
+		return []Problem{e}
+	case interface{ Unwrap() []error }:
+		var all []Problem
+		for _, err := range e.Unwrap() {
+			all = append(all, Problems(err)...)
+		}
+		return all
+	}
+	return Problems(errors.Unwrap(err))
+}

@@ -4,26 +4,27 @@ package connector
 type Field struct {
 	// Name is what users write: lower-case words joined by dots, such as
 	// "rotate.bytes".
-	Name string
+	Name string `json:"name"`
 	// Type says which texts are valid and into which Go types the setting
 	// decodes.
-	Type FieldType
+	Type FieldType `json:"type"`
 	// Default is what the setting is when the user does not give it, written
 	// as the user would. Empty means the type's zero value.
-	Default string
+	Default string `json:"default,omitempty"`
 	// Doc explains the setting to users: what it does, its unit, what zero
 	// means.
-	Doc string
+	Doc string `json:"doc"`
 	// Required settings must be given and not be empty.
-	Required bool
+	Required bool `json:"required,omitempty"`
 	// Secret settings are never shown: not in a reply, log, status or error.
-	Secret bool
+	Secret bool `json:"secret,omitempty"`
 	// Valid lists the allowed values, if there are only some. For a list,
 	// each item must be one of them.
-	Valid []string
+	Valid []string `json:"valid,omitempty"`
 	// Min and Max bound a number, size or duration (in nanoseconds), ends
 	// included, unless both are 0.
-	Min, Max int64
+	Min int64 `json:"min,omitempty"`
+	Max int64 `json:"max,omitempty"`
 	// Check, if not nil, looks at a text that passed all other checks and
 	// says what is wrong with it. It is called where the plugin runs, and
 	// before Open. It must not quote a secret.
@@ -58,45 +59,3 @@ const (
 	// map[string]string, keyed by the rest of the name.
 	Map FieldType = "map"
 )
-
-// Check checks settings against a list of fields and returns what is wrong,
-// in the order of the fields, then of the unknown settings' names; nil means
-// nothing. Values of secret settings are not quoted.
-//
-// Hosts call it before anything starts, and Serve calls it again before
-// Validate, Split and Open: authors need not.
-func Check(fields []Field, settings map[string]string) []Problem { return check(fields, settings) }
-
-// Settings are the values of a connector's settings, with the fields that
-// describe them.
-type Settings struct {
-	fields []Field
-	values map[string]string
-}
-
-// NewSettings checks values against fields and fills in the defaults. The
-// error joins all [Problem]s. Serve makes the settings of real tasks; this is
-// for tests that call Open themselves.
-func NewSettings(fields []Field, values map[string]string) (Settings, error) {
-	return newSettings(fields, values)
-}
-
-// Get returns a setting as text, its default if it was not given, and "" if
-// there is no such setting.
-func (s Settings) Get(name string) string { return s.get(name) }
-
-// Decode sets the fields of the struct that dst points to:
-//
-//	type config struct {
-//		Path    string        `setting:"path"`
-//		Timeout time.Duration `setting:"timeout"`
-//		Columns []string      `setting:"columns"`
-//	}
-//
-// Struct fields without the tag are left alone, but embedded structs are
-// looked into. It fails if a setting's text does not fit, and it panics if the
-// struct does not fit the spec, which is a mistake in the program.
-func (s Settings) Decode(dst any) error { return s.decode(dst) }
-
-// String lists the settings for logs, with secrets hidden.
-func (s Settings) String() string { return s.describe() }

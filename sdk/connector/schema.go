@@ -1,6 +1,12 @@
 package connector
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
 
 // Type is the type of a column.
 type Type uint8
@@ -25,7 +31,27 @@ const (
 )
 
 // String returns the type's name in lower case, such as "int64".
-func (t Type) String() string { return typeName(t) }
+func (t Type) String() string {
+	switch t {
+	case Int64:
+		return "int64"
+	case Float64:
+		return "float64"
+	case DecimalType:
+		return "decimal"
+	case BoolType:
+		return "bool"
+	case TextType:
+		return "text"
+	case BytesType:
+		return "bytes"
+	case TimestampType:
+		return "timestamp"
+	case JSONType:
+		return "json"
+	}
+	return fmt.Sprintf("type(%d)", uint8(t))
+}
 
 // Column describes one cell of each row.
 type Column struct {
@@ -59,7 +85,24 @@ type Schema struct {
 
 // NewSchema makes a schema; name is that of the table or the like. It is an
 // error if a column has no name, a name occurs twice, or a type is unknown.
-func NewSchema(name string, columns ...Column) (*Schema, error) { return newSchema(name, columns) }
+func NewSchema(name string, columns ...Column) (*Schema, error) {
+	s := &Schema{name: name, columns: slices.Clone(columns), index: make(map[string]int, len(columns))}
+	for i, c := range columns {
+		switch {
+		case c.Name == "":
+			return nil, fmt.Errorf("making schema %q: column %d has no name", name, i)
+		case c.Type < Int64 || c.Type > JSONType:
+			return nil, fmt.Errorf("making schema %q: column %q has no known type", name, c.Name)
+		case c.Precision < 0:
+			return nil, fmt.Errorf("making schema %q: column %q has precision %d", name, c.Name, c.Precision)
+		}
+		if _, ok := s.index[c.Name]; ok {
+			return nil, fmt.Errorf("making schema %q: two columns are called %q", name, c.Name)
+		}
+		s.index[c.Name] = i
+	}
+	return s, nil
+}
 
 // Name returns the schema's name.
 func (s *Schema) Name() string { return s.name }
@@ -81,7 +124,27 @@ func (s *Schema) Index(name string) int {
 // Row makes a row of the schema. It keeps cells. It is an error if their
 // number or the type of one does not fit; NULL fits wherever the column is not
 // Required, and unset everywhere.
-func (s *Schema) Row(cells ...Cell) (Row, error) { return newRow(s, cells) }
+func (s *Schema) Row(cells ...Cell) (Row, error) {
+	if len(cells) != len(s.columns) {
+		return Row{}, fmt.Errorf("making a row of %q: %d cells for %d columns", s.name, len(cells), len(s.columns))
+	}
+	for i, c := range cells {
+		if err := s.columns[i].fits(c); err != nil {
+			return Row{}, fmt.Errorf("making a row of %q: column %q: %w", s.name, s.columns[i].Name, err)
+		}
+	}
+	return Row{schema: s, cells: cells}, nil
+}
+
+func (c Column) fits(cell Cell) error {
+	switch {
+	case cell.HasValue() && cell.typ != c.Type:
+		return fmt.Errorf("the cell is %s, the column %s", cell.typ, c.Type)
+	case cell.IsNull() && c.Required:
+		return errors.New("the cell is NULL, which the column does not allow")
+	}
+	return nil
+}
 
 // Row is one value for each column of a schema.
 type Row struct {
@@ -137,13 +200,21 @@ var (
 func Int(v int64) Cell { return Cell{state: cellValue, typ: Int64, bits: uint64(v)} }
 
 // Float returns a cell of type Float64.
-func Float(v float64) Cell { return floatCell(v) }
+func Float(v float64) Cell {
+	return Cell{state: cellValue, typ: Float64, bits: math.Float64bits(v)}
+}
 
 // Dec returns a cell of type DecimalType.
-func Dec(v Decimal) Cell { return decimalCell(v) }
+func Dec(v Decimal) Cell { return Cell{state: cellValue, typ: DecimalType, data: v.String()} }
 
 // Bool returns a cell of type BoolType.
-func Bool(v bool) Cell { return boolCell(v) }
+func Bool(v bool) Cell {
+	c := Cell{state: cellValue, typ: BoolType}
+	if v {
+		c.bits = 1
+	}
+	return c
+}
 
 // Text returns a cell of type TextType.
 func Text(v string) Cell { return Cell{state: cellValue, typ: TextType, data: v} }
@@ -170,13 +241,28 @@ func (c Cell) HasValue() bool { return c.state == cellValue }
 func (c Cell) Type() Type { return c.typ }
 
 // Int returns the value of a cell of type Int64, and 0 otherwise.
-func (c Cell) Int() int64 { return c.intValue() }
+func (c Cell) Int() int64 {
+	if c.typ != Int64 {
+		return 0
+	}
+	return int64(c.bits)
+}
 
 // Float returns the value of a cell of type Float64, and 0 otherwise.
-func (c Cell) Float() float64 { return c.floatValue() }
+func (c Cell) Float() float64 {
+	if c.typ != Float64 {
+		return 0
+	}
+	return math.Float64frombits(c.bits)
+}
 
 // Dec returns the value of a cell of type DecimalType, and 0 otherwise.
-func (c Cell) Dec() Decimal { return c.decimalValue() }
+func (c Cell) Dec() Decimal {
+	if c.typ != DecimalType || c.data == "0" {
+		return Decimal{}
+	}
+	return Decimal{c.data} // canonical, as it came from a Decimal
+}
 
 // Bool returns the value of a cell of type BoolType, and false otherwise.
 func (c Cell) Bool() bool { return c.typ == BoolType && c.bits != 0 }
@@ -189,14 +275,44 @@ func (c Cell) Text() string { return c.data }
 func (c Cell) Bytes() []byte { return []byte(c.data) }
 
 // Timestamp returns the value of a cell of type TimestampType, and 0 otherwise.
-func (c Cell) Timestamp() Micros { return c.timestampValue() }
+func (c Cell) Timestamp() Micros {
+	if c.typ != TimestampType {
+		return 0
+	}
+	return Micros(c.bits)
+}
 
 // JSON returns the value of a cell of type JSONType, and nil otherwise.
-func (c Cell) JSON() Document { return c.jsonValue() }
+func (c Cell) JSON() Document {
+	if c.typ != JSONType {
+		return nil
+	}
+	return Document(c.data)
+}
 
 // Any returns the value as int64, float64, Decimal, bool, string, []byte,
 // Micros or Document, and nil if the cell is NULL or unset.
-func (c Cell) Any() any { return c.anyValue() }
+func (c Cell) Any() any {
+	switch c.typ {
+	case Int64:
+		return c.Int()
+	case Float64:
+		return c.Float()
+	case DecimalType:
+		return c.Dec()
+	case BoolType:
+		return c.Bool()
+	case TextType:
+		return c.data
+	case BytesType:
+		return []byte(c.data)
+	case TimestampType:
+		return c.Timestamp()
+	case JSONType:
+		return Document(c.data)
+	}
+	return nil
+}
 
 // Micros is a moment: microseconds since 1970-01-01 00:00 UTC, before it when
 // negative. It reaches about 292,000 years either way.
@@ -209,11 +325,12 @@ const (
 	NegativeInfinity Micros = -1 << 63
 )
 
-// MicrosOf returns t, cut to the microsecond below it.
-func MicrosOf(t time.Time) Micros { return microsOf(t) }
+// MicrosOf returns t, cut to the microsecond below it. t must be within the
+// years -290308 to 294246.
+func MicrosOf(t time.Time) Micros { return Micros(t.UnixMicro()) }
 
-// Time returns the moment in UTC. The infinities become moments of the years
-// 294247 and -290308.
+// Time returns the moment in UTC. The infinities become the moments at the
+// ends of its range.
 func (m Micros) Time() time.Time { return time.UnixMicro(int64(m)).UTC() }
 
 // IsInfinite reports whether the moment is Infinity or NegativeInfinity.

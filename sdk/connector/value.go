@@ -1,5 +1,13 @@
 package connector
 
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
 // Value is a record's key or value. The zero Value is null.
 type Value struct {
 	kind Kind
@@ -26,7 +34,21 @@ const (
 )
 
 // String returns the kind's name in lower case.
-func (k Kind) String() string { return kindName(k) }
+func (k Kind) String() string {
+	switch k {
+	case KindNull:
+		return "null"
+	case KindBytes:
+		return "bytes"
+	case KindText:
+		return "text"
+	case KindRow:
+		return "row"
+	case KindDocument:
+		return "document"
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
 
 // BytesValue returns a value of bytes, which may be empty. It keeps b.
 func BytesValue(b []byte) Value { return Value{kind: KindBytes, data: b} }
@@ -73,24 +95,97 @@ type Document []byte
 
 // NewDocument makes a document of a Go value as encoding/json does.
 // json.Number and json.RawMessage keep numbers exact.
-func NewDocument(v any) (Document, error) { return newDocument(v) }
+func NewDocument(v any) (Document, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("making a document: %w", err)
+	}
+	return Document(bytes.TrimSuffix(buf.Bytes(), []byte("\n"))), nil
+}
 
 // ParseDocument checks that text is one JSON value and returns it as a
 // document, which keeps text.
-func ParseDocument(text []byte) (Document, error) { return parseDocument(text) }
+func ParseDocument(text []byte) (Document, error) {
+	if json.Valid(text) {
+		return Document(text), nil
+	}
+	var v json.RawMessage
+	err := json.Unmarshal(text, &v) // says where and what
+	if err == nil {
+		err = errors.New("not one JSON value")
+	}
+	return nil, fmt.Errorf("reading a document: %w", err)
+}
 
 // Decode returns the document as nil, bool, string, json.Number, []any or
 // map[string]any, numbers being exact.
-func (d Document) Decode() (any, error) { return d.decode() }
+func (d Document) Decode() (any, error) {
+	dec := json.NewDecoder(bytes.NewReader(d))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, fmt.Errorf("decoding a document: %w", err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return nil, errors.New("decoding a document: more than one JSON value")
+	}
+	return v, nil
+}
 
 // Members returns the members of a JSON object in their order. It is an error
 // if the document is not an object. A name that occurs twice is returned
 // once, at its first place with its last value.
-func (d Document) Members() ([]Member, error) { return d.members() }
+func (d Document) Members() ([]Member, error) {
+	if d.Kind() != '{' {
+		return nil, errors.New("reading a document's members: it is not a JSON object")
+	}
+	dec := json.NewDecoder(bytes.NewReader(d))
+	if _, err := dec.Token(); err != nil {
+		return nil, fmt.Errorf("reading a document's members: %w", err)
+	}
+	var members []Member
+	place := make(map[string]int)
+	for dec.More() {
+		token, err := dec.Token()
+		if err != nil {
+			return nil, fmt.Errorf("reading a document's members: %w", err)
+		}
+		name := token.(string) // the decoder allows nothing else here
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return nil, fmt.Errorf("reading a document's member %q: %w", name, err)
+		}
+		if i, ok := place[name]; ok {
+			members[i].Value = Document(value)
+			continue
+		}
+		place[name] = len(members)
+		members = append(members, Member{Name: name, Value: Document(value)})
+	}
+	if _, err := dec.Token(); err != nil {
+		return nil, fmt.Errorf("reading a document's members: %w", err)
+	}
+	return members, nil
+}
 
 // Kind returns the first byte that tells the JSON kinds apart: '{', '[', '"',
 // 't', 'f', 'n' or '0' for any number. It is 0 for text that is not JSON.
-func (d Document) Kind() byte { return d.kind() }
+func (d Document) Kind() byte {
+	for _, c := range d {
+		switch c {
+		case ' ', '\t', '\r', '\n':
+			continue
+		case '{', '[', '"', 't', 'f', 'n':
+			return c
+		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+			return '0'
+		}
+		return 0
+	}
+	return 0
+}
 
 // Member is one name and value of a JSON object.
 type Member struct {
