@@ -129,6 +129,36 @@ func TestApiVersionsReplyHeaderIsNeverFlexible(t *testing.T) {
 	}
 }
 
+func produceRequest(version int16, partitions int, records []byte) *kmsg.ProduceRequest {
+	req := kmsg.NewPtrProduceRequest()
+	req.Version = version
+	topic := kmsg.NewProduceRequestTopic()
+	topic.Topic = "views"
+	for i := range partitions {
+		p := kmsg.NewProduceRequestTopicPartition()
+		p.Partition, p.Records = int32(i), records
+		topic.Partitions = append(topic.Partitions, p)
+	}
+	req.Topics = append(req.Topics, topic)
+	return req
+}
+
+func TestProduceMadeOfEmptyElementsIsMalformed(t *testing.T) {
+	for version := range int16(14) {
+		real := produceRequest(version, 10_000, make([]byte, 61+8)).AppendTo(nil)
+		if err := CheckProduce(version, real); err != nil {
+			t.Errorf("version %d: %v", version, err)
+		}
+		if err := CheckProduce(version, real[:len(real)-3]); !errors.Is(err, ErrMalformed) {
+			t.Errorf("version %d, cut short: got %v", version, err)
+		}
+		empty := produceRequest(version, 10_000, nil).AppendTo(nil)
+		if err := CheckProduce(version, empty); !errors.Is(err, ErrMalformed) {
+			t.Errorf("version %d: 10,000 partitions without records: got %v", version, err)
+		}
+	}
+}
+
 // FuzzRequest feeds bytes to the header and, when that gives a body, to kmsg's
 // decoder as the broker does. Whatever decodes must encode and decode again.
 func FuzzRequest(f *testing.F) {
@@ -154,8 +184,15 @@ func FuzzRequest(f *testing.F) {
 		}
 		req := kmsg.RequestForKey(key)
 		req.SetVersion(version)
+		var walked error
+		if key == keyProduce {
+			walked = CheckProduce(version, body)
+		}
 		if req.ReadFrom(body) != nil {
 			return
+		}
+		if walked != nil && len(body) < produceSlack/produceTagCost {
+			t.Fatalf("a produce request that decodes is refused: %v", walked)
 		}
 		again := kmsg.RequestForKey(key)
 		again.SetVersion(version)
