@@ -63,6 +63,7 @@ func (p *Producer) Last() (b Batch, ok bool) {
 // empty and ready to use. It is not safe for concurrent use.
 type State struct {
 	producers map[ident.ProducerID]*Producer
+	openTxns  int // how many have a transaction open
 }
 
 // Verdict is what is to be done with a batch.
@@ -145,6 +146,7 @@ func (s *State) Apply(v batch.View, nowMs int64) {
 	p.LastMs = nowMs
 	if v.IsTransactional() && p.TxnFirst == ident.NoOffset {
 		p.TxnFirst = v.BaseOffset()
+		s.openTxns++
 	}
 }
 
@@ -157,7 +159,10 @@ func (s *State) ApplyMarker(id ident.ProducerID, epoch ident.ProducerEpoch, coor
 		p.window = p.window[:0]
 	}
 	p.CoordinatorEpoch = coordinatorEpoch
-	p.TxnFirst = ident.NoOffset
+	if p.TxnFirst != ident.NoOffset {
+		p.TxnFirst = ident.NoOffset
+		s.openTxns--
+	}
 	p.LastMs = nowMs
 }
 
@@ -181,6 +186,9 @@ func (s *State) get(id ident.ProducerID) *Producer {
 // FirstUnstable returns where the first open transaction begins; ok is false
 // when none is open.
 func (s *State) FirstUnstable() (o ident.Offset, ok bool) {
+	if s.openTxns == 0 {
+		return 0, false
+	}
 	for _, p := range s.producers {
 		if p.TxnFirst != ident.NoOffset && (!ok || p.TxnFirst < o) {
 			o, ok = p.TxnFirst, true
