@@ -40,6 +40,8 @@ import (
 
 	"github.com/millrace/millrace/broker/internal/cluster"
 	"github.com/millrace/millrace/broker/internal/ident"
+	"github.com/millrace/millrace/broker/internal/partition"
+	"github.com/millrace/millrace/broker/internal/settings"
 	"github.com/millrace/millrace/broker/internal/wire"
 )
 
@@ -49,10 +51,20 @@ type Deps struct {
 	BrokerID ident.BrokerID
 	// Cluster holds the metadata.
 	Cluster *cluster.Node
+	// Logs holds the partitions on this broker.
+	Logs Logs
+	// Settings are this broker's.
+	Settings *settings.Broker
 	// Now is the wall clock.
 	Now func() time.Time
 	// Log receives what no client is told, such as failed disks.
 	Log *slog.Logger
+}
+
+// Logs finds the partitions on this broker; logs.Manager does.
+type Logs interface {
+	// Get returns a partition that is open.
+	Get(ident.TopicPartition) (*partition.Partition, bool)
 }
 
 // Request is what a handler knows about a request besides its body. The body
@@ -72,6 +84,9 @@ type Request struct {
 	// Context ends when the client's connection does, or the broker begins to
 	// stop: a parked request is then answered at once or dropped.
 	Context context.Context
+	// Disconnect closes the connection: the only way to tell a client
+	// something that expects no reply.
+	Disconnect func()
 }
 
 // Anonymous is the principal of a client that did not authenticate.
@@ -139,6 +154,11 @@ func (s *Service) Handle(r *Request, frame []byte, done func(*wire.Reply)) error
 		}
 		return fmt.Errorf("%w: %s version %d is not served, only %d to %d",
 			wire.ErrMalformed, kmsg.NameForKey(h.Key), h.Version, row.min, row.max)
+	}
+	if h.Key == int16(kmsg.Produce) {
+		if err := wire.CheckProduce(h.Version, body); err != nil {
+			return err
+		}
 	}
 	in := kmsg.RequestForKey(h.Key)
 	in.SetVersion(h.Version)

@@ -23,7 +23,12 @@ func serve[P interface {
 // work, fields and all; docs/compatibility.md lists what is missing.
 func table() []row {
 	return []row{
+		serve(3, 13, (*Service).produce),
+		serve(4, 18, (*Service).fetch),
+		serve(1, 11, (*Service).listOffsets),
 		serve(0, 4, (*Service).apiVersions),
+		serve(0, 2, (*Service).deleteRecords),
 		serve(0, 5, (*Service).initProducerID),
+		serve(2, 4, (*Service).offsetForLeaderEpoch),
 	}
 }

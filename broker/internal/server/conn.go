@@ -57,6 +57,9 @@ func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
 // Context ends when the connection is closed or the server begins to stop.
 func (c *Conn) Context() context.Context { return c.ctx }
 
+// Close cuts the connection. Replies that were not written are dropped.
+func (c *Conn) Close() { c.close() }
+
 // run serves the connection until it is closed and both its goroutines ended.
 func (c *Conn) run() {
 	written := make(chan struct{})
