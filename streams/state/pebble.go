@@ -12,6 +12,7 @@ import (
 // pebbleBackend keeps one task's stores in a Pebble database; pending writes
 // are an indexed batch.
 type pebbleBackend struct {
+	lock  *pebble.Lock
 	db    *pebble.DB
 	batch *pebble.Batch
 }
@@ -41,7 +42,7 @@ func openPebble(cfg Config) (*pebbleBackend, error) {
 	if err != nil {
 		return nil, errors.Join(marked(err), lock.Close())
 	}
-	return &pebbleBackend{db: db, batch: db.NewIndexedBatch()}, nil
+	return &pebbleBackend{lock: lock, db: db, batch: db.NewIndexedBatch()}, nil
 }
 
 // marked adds [ErrCorrupt] to the errors by which Pebble reports damage.
@@ -52,12 +53,16 @@ func marked(err error) error {
 	return err
 }
 
-func (b *pebbleBackend) get(dst, key []byte, committed bool) ([]byte, bool, error) {
-	var reader pebble.Reader = b.batch
+// reader must not touch the batch for a committed read: it is the owner's.
+func (b *pebbleBackend) reader(committed bool) pebble.Reader {
 	if committed {
-		reader = b.db
+		return b.db
 	}
-	v, closer, err := reader.Get(key)
+	return b.batch
+}
+
+func (b *pebbleBackend) get(dst, key []byte, committed bool) ([]byte, bool, error) {
+	v, closer, err := b.reader(committed).Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return dst, false, nil
 	}
@@ -75,11 +80,7 @@ func (b *pebbleBackend) deleteRange(from, end []byte) error {
 }
 
 func (b *pebbleBackend) scan(from, end []byte, o scanOptions, yield func(k, v []byte) bool) error {
-	var reader pebble.Reader = b.batch
-	if o.committed {
-		reader = b.db
-	}
-	it, err := reader.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: end})
+	it, err := b.reader(o.committed).NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: end})
 	if err != nil {
 		return marked(err)
 	}
@@ -122,7 +123,7 @@ func (b *pebbleBackend) renew() error {
 func (b *pebbleBackend) pendingBytes() int64 { return int64(b.batch.Len()) }
 
 func (b *pebbleBackend) close() error {
-	return marked(errors.Join(b.batch.Close(), b.db.Close()))
+	return marked(errors.Join(b.batch.Close(), b.db.Close(), b.lock.Close()))
 }
 
 // pebbleLog sends Pebble's reports to the job's log: routine ones at debug.

@@ -92,7 +92,7 @@ func (s *sessions[K, V]) overlapping(key K, reach window.Span, o scanOptions, yi
 	}
 	// Overlap: the session ends after reach starts and starts before it ends.
 	// Keys are ordered by end, so only the former bounds the scan.
-	ends := window.Span{Start: max(reach.Start, 0).Add(1), End: allTime.End}
+	ends := window.Span{Start: max(reach.Start, 0) + 1, End: allTime.End}
 	from := AppendSessionKey(nil, enc, window.Span{Start: 0, End: ends.Start})
 	end := AppendSessionKey(nil, enc, window.Span{Start: allTime.End, End: allTime.End})
 	end = append(end, 0) // inclusive
