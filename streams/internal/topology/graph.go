@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/millrace/millrace/streams/state"
 )
@@ -18,15 +17,15 @@ type Graph struct {
 	nodes       []Node
 	stores      []Store
 	topics      []Topic
-	// labels counts unnamed nodes by op; owners maps a taken name (of a store, topic, operator) to its taker's label.
-	unnamed map[string]int
+	// seen counts nodes by op, or by op and name; owners maps a taken name (of a store, topic, operator) to its taker's label.
+	seen map[string]int
 	owners  map[string]string
 	errs    []error
 }
 
 // NewGraph begins the topology of an application, whose id is the prefix of its internal topics and its group's name.
 func NewGraph(application string) *Graph {
-	g := &Graph{application: application, unnamed: map[string]int{}, owners: map[string]string{}}
+	g := &Graph{application: application, seen: map[string]int{}, owners: map[string]string{}}
 	if err := checkName("application id", application, 100); err != nil {
 		g.errs = append(g.errs, err)
 	}
@@ -39,8 +38,13 @@ func (g *Graph) Add(n Node) *Node {
 	if n.Name != "" {
 		n.Label = n.Op + " " + n.Name
 	} else {
-		g.unnamed[n.Op]++
-		n.Label = n.Op + "-" + strconv.Itoa(g.unnamed[n.Op])
+		g.seen[n.Op]++
+		n.Label = n.Op + "-" + strconv.Itoa(g.seen[n.Op])
+	}
+	// Sinks are named by their topics, which several may share.
+	g.seen[n.Label]++
+	if again := g.seen[n.Label]; n.Name != "" && again > 1 {
+		n.Label += "-" + strconv.Itoa(again)
 	}
 	if n.Topic != "" && !n.Internal {
 		if err := checkName("topic", n.Topic, 249); err != nil {
@@ -155,15 +159,13 @@ func (g *Graph) Build() (*Topology, error) {
 	return t, nil
 }
 
+// changelogConfigs sets what docs/decisions/changelog-timestamps.md says: no broker deletes or refuses a change by a clock;
+// the runtime deletes what stream time has expired, which a topic allows whose policy includes "delete".
 func changelogConfigs(s state.Spec) map[string]string {
-	c := map[string]string{"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+	c := map[string]string{"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
 	if s.Kind != state.KindKeyValue {
-		keep := s.Retention
-		if keep > time.Duration(1<<63-1)-changelogMargin {
-			keep = time.Duration(1<<63-1) - changelogMargin
-		}
 		c["cleanup.policy"] = "compact,delete"
-		c["retention.ms"] = strconv.FormatInt((keep + changelogMargin).Milliseconds(), 10)
+		c["retention.ms"] = "-1"
 	}
 	maps.Copy(c, s.ChangelogConfig)
 	return c

@@ -24,7 +24,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/millrace/millrace/streams/state"
 )
@@ -175,7 +174,3 @@ func (t *Topology) ExternalSources() []string {
 	}
 	return topics
 }
-
-// changelogMargin is kept on top of what a window needs, so that a restore after a day of being stopped still finds
-// what stream time has not expired. Kafka's windowstore.changelog.additional.retention.ms has the same day.
-const changelogMargin = 24 * time.Hour
