@@ -1,9 +1,6 @@
 package connector
 
-import (
-	"context"
-	"io"
-)
+import "context"
 
 // Plugin is all that a connector's executable offers: a name, the settings it
 // understands, and how to make its sources and sinks. Pass it to [Serve].
@@ -34,13 +31,13 @@ type Plugin struct {
 // documentation and the command line's help from it.
 type Spec struct {
 	// Doc says in a sentence or two what the connector does.
-	Doc string
+	Doc string `json:"doc"`
 	// Source lists the settings of the source. A plugin without a source
 	// leaves it empty.
-	Source []Field
+	Source []Field `json:"source,omitempty"`
 	// Sink lists the settings of the sink. A plugin without a sink leaves it
 	// empty.
-	Sink []Field
+	Sink []Field `json:"sink,omitempty"`
 }
 
 // Source reads records from somewhere, for topics.
@@ -61,11 +58,12 @@ type Source interface {
 	// return ctx.Err(). After Open has returned ctx means nothing; do not
 	// keep it. If Open returns an error, it must have released what it took,
 	// as Close is not called. An error for which a setting is to blame should
-	// be a [Problem].
+	// be a [Problem]. After [Retry] the task is opened anew, in another
+	// process, after a pause; any other error fails the task.
 	Open(ctx context.Context, task Task) error
 
-	// Read appends records to out and returns. It is called again and again
-	// by one goroutine. It blocks until there is at least one record, and
+	// Read appends records to out and returns. It is called again and again,
+	// never twice at a time. It blocks until there is at least one record, and
 	// returns as soon as there is nothing more to be had without waiting or
 	// out.Full reports true. Returning nil with nothing appended is allowed,
 	// and the host then calls again without delay.
@@ -74,10 +72,10 @@ type Source interface {
 	// remain as it is until the next call of Read or Close; after that the
 	// source may use its buffers again.
 	//
-	// Errors: io.EOF ends the task for good, and successfully; records
-	// appended by the same call still count. [Retry] has Read called again
-	// after a pause; records appended still count. Any other error fails the
-	// task, and records appended by that call are dropped.
+	// Errors: io.EOF itself, not wrapped, ends the task for good, and
+	// successfully; records appended by the same call still count. [Retry] has
+	// Read called again after a pause; records appended still count. Any other
+	// error fails the task, and records appended by that call are dropped.
 	//
 	// ctx ends when the task is to stop. Return soon then (the host kills the
 	// process after some seconds), with ctx.Err(), or with nil if records were
@@ -111,8 +109,8 @@ type Sink interface {
 	// the first Write. ctx and errors are as for [Source].
 	Open(ctx context.Context, task Task) error
 
-	// Write writes the records of in, in their order. It is called by one
-	// goroutine; in is never empty, and belongs to the host again when Write
+	// Write writes the records of in, in their order. It is never called
+	// twice at a time; in is never empty, and belongs to the host again when Write
 	// returns: copy what has to be kept.
 	//
 	// nil means that all the records are durable where they went (unless the
@@ -143,8 +141,7 @@ type Acker interface {
 	// source partition have been stored by the broker (or were given up
 	// as the user chose, which is final as well).
 	//
-	// It is called by one goroutine, now and then (usually once a commit
-	// interval), and may run at the same time as Read, but never at the same
+	// It is called now and then (usually once a commit interval), and may run at the same time as Read, but never at the same
 	// time as Open, Close or another Ack. ctx ends when the task stops. An
 	// error other than ctx.Err() or a [Retry] fails the task; a lost Ack does
 	// no harm beyond delay, as later ones include it.
@@ -188,8 +185,8 @@ type Flusher interface {
 // Progresser is implemented by a [Source] that knows how much there is to do,
 // so that users see a progress bar.
 type Progresser interface {
-	// Progress is called after a Read returned, by the same goroutine, so it
-	// needs no lock. It must be quick.
+	// Progress is called after each Read, never at the same time as one. It
+	// must be quick.
 	Progress() Progress
 }
 
@@ -201,7 +198,3 @@ type Progress struct {
 	// Unit names what is counted: "bytes", "rows". Users see it.
 	Unit string
 }
-
-// WriteSpec writes the plugin's name, version and spec to w as indented JSON.
-// Serve does so when the executable is run with the single argument "spec".
-func WriteSpec(w io.Writer, p Plugin) error { return writeSpec(w, p) }

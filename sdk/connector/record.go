@@ -59,17 +59,17 @@ type Header struct {
 	Value []byte
 }
 
-// Origin is a place in what a source reads. Both parts are texts of the
-// source's own making; JSON is a good choice if there is more than one thing
+// Origin is a place in what a source reads. Both parts are texts
+// (UTF-8) of the source's own making; JSON is a good choice if there is more than one thing
 // to say, as users can see and reset positions.
 type Origin struct {
 	// Partition names a part of the source that has an order of its own, such
 	// as a file or a table. Positions are kept for each.
 	Partition string
-	// Position is the record's place in that part. Records of a partition
-	// must be appended in order. Records may share a position if they can
-	// only be read again together; the host then takes it as passed once the
-	// last of them in the batch was taken.
+	// Position is where to resume behind this very record. Records of a
+	// partition must be appended in their order. If several records come
+	// of one thing, such as the rows of one transaction, their positions must
+	// tell them apart: the task may be asked to resume behind any of them.
 	Position string
 }
 
