@@ -276,6 +276,9 @@ func (t *Task) Positions() []Position {
 // StreamTime returns the task's stream time, -1 when it has none yet.
 func (t *Task) StreamTime() window.Instant { return t.ctx.streamTime }
 
+// Time returns the event time of the record or punctuation in hand: what the changes of stores are caused by.
+func (t *Task) Time() window.Instant { return t.ctx.now }
+
 // Processed returns how many records the task has taken, dropped ones included.
 func (t *Task) Processed() int64 { return t.processed }
 

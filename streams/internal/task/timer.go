@@ -9,7 +9,6 @@ import (
 
 // Timer is a punctuator's schedule.
 type Timer struct {
-	op    *Op
 	every time.Duration
 	wall  bool
 	run   func(at time.Time) error
@@ -21,11 +20,11 @@ type Timer struct {
 // Stop ends the schedule. It may be called from the punctuator itself.
 func (t *Timer) Stop() { t.stopped = true }
 
-// Punctuate schedules run every so often: on the wall clock, or by stream time. The first wall-clock call is one
+// Punctuate schedules run, whose error ends the task, every so often: on the wall clock, or by stream time. The first wall-clock call is one
 // interval from now; by stream time, intervals are counted from the time of the first record. Calls missed because time
 // jumped are made up for by one call, not one each.
-func (c *Context) Punctuate(op *Op, every time.Duration, wall bool, run func(at time.Time) error) *Timer {
-	t := &Timer{op: op, every: every, wall: wall, run: run}
+func (c *Context) Punctuate(every time.Duration, wall bool, run func(at time.Time) error) *Timer {
+	t := &Timer{every: every, wall: wall, run: run}
 	switch {
 	case wall:
 		t.due = c.task.cfg.Now().Add(every)
@@ -66,7 +65,7 @@ func (c *Context) fire(now time.Time, wall bool) error {
 		if !wall {
 			c.now = c.streamTime
 		}
-		if _, err := t.op.Guard(func() error { return t.run(now) }); err != nil {
+		if err := t.run(now); err != nil {
 			return err
 		}
 	}
