@@ -14,8 +14,6 @@ import (
 type Image struct {
 	clusterID string
 	index     uint64
-	changed   time.Time
-	features  []Feature // by name
 	brokers   []*Broker // by id
 	topics    []*Topic  // by name
 	byID      []*Topic  // by topic id
@@ -83,12 +81,6 @@ type Partition struct {
 	ISR []ident.BrokerID
 }
 
-// Feature is a feature of the cluster with its finalized level (KIP-584).
-type Feature struct {
-	Name  string
-	Level int16
-}
-
 // ClusterID returns the id that the cluster took when it was made.
 func (m *Image) ClusterID() string { return m.clusterID }
 
@@ -97,9 +89,6 @@ func (m *Image) Index() uint64 { return m.index }
 
 // Brokers returns all brokers in order of their ids.
 func (m *Image) Brokers() []*Broker { return m.brokers }
-
-// Features returns the finalized features in order of their names.
-func (m *Image) Features() []Feature { return m.features }
 
 // Topics returns all topics in order of their names.
 func (m *Image) Topics() []*Topic { return m.topics }

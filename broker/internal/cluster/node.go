@@ -14,9 +14,17 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
+	"strconv"
+	"sync"
 	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/raft"
 
 	"github.com/millrace/millrace/broker/internal/disk"
 	"github.com/millrace/millrace/broker/internal/ident"
@@ -57,128 +65,254 @@ type TopicPolicy func(name string, partitions int, replicas int, settings map[st
 
 // Node is this broker's part in the cluster's metadata. Its methods may be
 // called concurrently.
-type Node struct{}
+type Node struct {
+	cfg      Config
+	log      *slog.Logger
+	store    *store
+	raft     *raft.Raft
+	machine  *machine
+	notifier *notifier
+	failed   chan struct{} // closed when the node cannot go on, or is closed
+
+	watching sync.WaitGroup
+	growing  sync.Mutex // held while partitions are planned and added
+	ids      producerIDs
+
+	mu     sync.Mutex
+	err    error // why the node cannot go on
+	closed bool
+}
+
+// raft's intervals that have no influence on the start.
+const (
+	raftCommitTimeout     = 5 * time.Millisecond
+	raftSnapshotInterval  = 30 * time.Second
+	raftSnapshotThreshold = 4096 // entries since the last snapshot
+	raftTrailingEntries   = 1024 // kept after a snapshot, for slow followers
+	defaultElection       = 10 * time.Millisecond
+	openTimeout           = 30 * time.Second
+)
 
 // Open starts the node and returns when it leads and its image holds all that
 // was committed. It fails with [ErrWrongCluster] or [ErrWrongBroker] when the
 // folder belongs to another, and with disk.ErrLocked when it is in use.
-func Open(cfg Config) (*Node, error) { panic("not yet") }
+func Open(cfg Config) (*Node, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	n := &Node{cfg: cfg, log: cfg.Log, failed: make(chan struct{})}
+	n.ids.filling = make(chan struct{}, 1)
+	store, err := openStore(cfg.FS, cfg.Dir, cfg.Log, runtime.Goexit)
+	if err != nil {
+		return nil, err
+	}
+	n.store = store
+	n.machine = &machine{failed: n.fail}
+	n.machine.image.Store(new(Image))
+	n.notifier = newNotifier(n.Image)
+	n.machine.changed = n.notifier.changed
+	go n.notifier.run()
+	n.watching.Go(n.watchDisk)
+	if err := n.start(); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, nil
+}
+
+// check refuses what cannot work, and fills in the defaults.
+func (cfg *Config) check() error {
+	switch {
+	case cfg.FS == nil, cfg.Dir == "", cfg.Settings == nil, cfg.Now == nil, cfg.Rand == nil, cfg.Log == nil:
+		return errors.New("cluster: FS, Dir, Settings, Now, Rand and Log must be given")
+	case cfg.Broker < 0:
+		return fmt.Errorf("cluster: broker id %d is negative", cfg.Broker)
+	case cfg.Election == 0:
+		cfg.Election = defaultElection
+	}
+	return nil
+}
+
+// start brings raft up, waits until it leads and checks whose folder it is.
+func (n *Node) start() error {
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	if err := n.expendable(n.startRaft); err != nil {
+		return fmt.Errorf("starting the cluster metadata in %s: %w", n.cfg.Dir, err)
+	}
+	servers := n.raft.GetConfiguration().Configuration().Servers
+	if len(servers) != 1 || servers[0].ID != n.serverID() {
+		return fmt.Errorf("%w: %s holds the metadata of %v, this is broker %d", ErrWrongBroker, n.cfg.Dir, servers, n.cfg.Broker)
+	}
+	if err := n.lead(ctx); err != nil {
+		return fmt.Errorf("starting the cluster metadata in %s: %w", n.cfg.Dir, err)
+	}
+	switch id := n.Image().ClusterID(); {
+	case id == "":
+		return n.initialize(ctx)
+	case n.cfg.ClusterID != "" && n.cfg.ClusterID != id:
+		return fmt.Errorf("%w: %s belongs to cluster %q, and %q was asked for", ErrWrongCluster, n.cfg.Dir, id, n.cfg.ClusterID)
+	}
+	return nil
+}
+
+func (n *Node) serverID() raft.ServerID { return raft.ServerID(strconv.Itoa(int(n.cfg.Broker))) }
+
+// startRaft makes a raft cluster of this broker alone, if there is none yet,
+// and starts raft.
+func (n *Node) startRaft() error {
+	conf := raft.DefaultConfig()
+	conf.LocalID = n.serverID()
+	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = n.cfg.Election, n.cfg.Election, n.cfg.Election
+	conf.CommitTimeout = raftCommitTimeout
+	conf.SnapshotInterval, conf.SnapshotThreshold, conf.TrailingLogs = raftSnapshotInterval, raftSnapshotThreshold, raftTrailingEntries
+	conf.Logger = raftLogger(n.log)
+	conf.NoLegacyTelemetry = true
+
+	// A lone voter talks to nobody: the transport has no peers to deliver to.
+	address, transport := raft.NewInmemTransport(raft.ServerAddress(n.serverID()))
+	snaps := snapshots{n.store}
+	exists, err := raft.HasExistingState(n.store, n.store, snaps)
+	if err != nil {
+		return fmt.Errorf("looking for raft's state: %w", err)
+	}
+	if !exists {
+		voters := raft.Configuration{Servers: []raft.Server{{ID: conf.LocalID, Address: address}}}
+		if err := raft.BootstrapCluster(conf, n.store, n.store, snaps, transport, voters); err != nil {
+			return fmt.Errorf("making a new cluster: %w", err)
+		}
+	}
+	r, err := raft.NewRaft(conf, n.machine, n.store, n.store, snaps, transport)
+	if err != nil {
+		return fmt.Errorf("starting raft: %w", err)
+	}
+	n.raft = r
+	return nil
+}
+
+// expendable runs f on a goroutine of its own, which the store may end when
+// the disk fails.
+func (n *Node) expendable(f func() error) error {
+	err := errors.New("ended early")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = f()
+	}()
+	<-done
+	return errors.Join(n.store.fs.failure(), err)
+}
+
+// lead waits until this node leads and has applied all that was committed.
+func (n *Node) lead(ctx context.Context) error {
+	for leads := n.raft.State() == raft.Leader; !leads; {
+		select {
+		case leads = <-n.raft.LeaderCh():
+		case <-n.failed:
+			return n.failure()
+		case <-ctx.Done():
+			return fmt.Errorf("no leader after %v", openTimeout)
+		}
+	}
+	_, err := await(ctx, n, func() raft.Future { return n.raft.Barrier(0) })
+	return errors.Join(err, n.failure())
+}
+
+// initialize gives a new cluster its id.
+func (n *Node) initialize(ctx context.Context) error {
+	id := n.cfg.ClusterID
+	if id == "" {
+		random, err := n.newID()
+		if err != nil {
+			return err
+		}
+		id = ident.TopicID(random).String() // Kafka writes cluster ids the same way
+	}
+	_, err := n.propose(ctx, &initCluster{clusterID: id})
+	return err
+}
+
+// newID draws a random id (a version 4 UUID, as Kafka's ids are). Those that
+// begin with '-' when printed are not taken, for they look like flags.
+func (n *Node) newID() ([16]byte, error) {
+	for {
+		id, err := uuid.NewRandomFromReader(n.cfg.Rand)
+		if err != nil {
+			return id, fmt.Errorf("drawing an id: %w", err)
+		}
+		if ident.TopicID(id).String()[0] != '-' {
+			return id, nil
+		}
+	}
+}
+
+// watchDisk makes the failure of the disk that of the node.
+func (n *Node) watchDisk() {
+	select {
+	case <-n.store.fs.dead:
+		n.fail(n.store.fs.failure())
+	case <-n.failed:
+	}
+}
+
+// fail says that the node cannot go on. Only the first reason counts.
+func (n *Node) fail(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.err != nil {
+		return
+	}
+	n.err = err
+	if !errors.Is(err, ErrClosed) {
+		n.log.Error("cluster metadata stopped", "error", err)
+	}
+	close(n.failed)
+}
+
+// failure says why the node cannot go on; nil while it can.
+func (n *Node) failure() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.err
+}
+
+// Failed is closed when the node cannot go on, because its disk failed, a newer
+// release wrote its log, or it was closed; [Node.Err] says which. It then
+// answers from the last image, and all changes fail.
+func (n *Node) Failed() <-chan struct{} { return n.failed }
+
+// Err says why the node cannot go on; nil while it can.
+func (n *Node) Err() error { return n.failure() }
 
 // Close stops the node and waits for all it started. Calls that wait for a
 // commit fail with [ErrClosed]. Closing twice is no error.
-func (n *Node) Close() error { panic("not yet") }
+func (n *Node) Close() error {
+	n.mu.Lock()
+	twice := n.closed
+	n.closed = true
+	n.mu.Unlock()
+	if twice {
+		return nil
+	}
+	n.fail(ErrClosed)
+	var errs []error
+	if n.raft != nil {
+		if err := n.raft.Shutdown().Error(); err != nil {
+			errs = append(errs, fmt.Errorf("stopping raft: %w", err))
+		}
+	}
+	n.watching.Wait()
+	n.notifier.close()
+	errs = append(errs, n.store.close())
+	return errors.Join(errs...)
+}
 
 // Image returns the newest image.
-func (n *Node) Image() *Image { panic("not yet") }
+func (n *Node) Image() *Image { return n.machine.image.Load() }
 
 // Subscribe has f called with each change of the image, in order and never
-// twice at a time, first with an empty image as old. Changes that come while f
-// runs are handed over as one. f may block; the calls that change metadata
-// return only when all subscribers have seen their change, so f must not make
-// such calls itself. The function returned ends the subscription; f does not
-// run after it returned.
-func (n *Node) Subscribe(f func(old, new *Image)) (cancel func()) { panic("not yet") }
-
-// RegisterBroker makes this broker known with its addresses and returns its
-// broker epoch. It is called once after each start.
-func (n *Node) RegisterBroker(ctx context.Context, endpoints []Endpoint) (epoch int64, err error) {
-	panic("not yet")
-}
-
-// Unset stands for a number of partitions or replicas that the caller leaves
-// to the broker's settings.
-const Unset = -1
-
-// NewTopic describes a topic to be made.
-type NewTopic struct {
-	Name string
-	// Partitions and Replicas are counts, or [Unset]. Both must be Unset when
-	// there is an Assignment.
-	Partitions int32
-	Replicas   int16
-	// Assignment gives the brokers of each partition by hand; nil: they are
-	// chosen.
-	Assignment map[int32][]ident.BrokerID
-	// Settings are set on the topic, as text.
-	Settings map[string]string
-}
-
-// TopicResult says what became of one topic of a request.
-type TopicResult struct {
-	Name string
-	ID   ident.TopicID
-	// Topic is the topic as it was made, or would be; nil if Err is not.
-	Topic *Topic
-	// Err is an [*Error], or what stopped the whole request.
-	Err error
-}
-
-// CreateTopics makes topics, or only checks whether it could. It returns one
-// result a topic, in their order. When it returns, all subscribers have seen
-// the new topics.
-func (n *Node) CreateTopics(ctx context.Context, topics []NewTopic, validateOnly bool) []TopicResult {
-	panic("not yet")
-}
-
-// EnsureTopic returns the topic of that name, made with the broker's settings
-// if there is none: an internal topic with what its coordinator needs, any
-// other as auto.create.topics.enable has it. Making a topic that another call
-// makes at the same time is no error.
-func (n *Node) EnsureTopic(ctx context.Context, name string) (*Topic, error) { panic("not yet") }
-
-// TopicRef names a topic by its name, or, if that is empty, by its id.
-type TopicRef struct {
-	Name string
-	ID   ident.TopicID
-}
-
-// DeleteTopics deletes topics. It returns one result a topic, in their order,
-// with name and id both where known.
-func (n *Node) DeleteTopics(ctx context.Context, topics []TopicRef) []TopicResult {
-	panic("not yet")
-}
-
-// MorePartitions asks for a topic to have more partitions.
-type MorePartitions struct {
-	Topic string
-	// Count is the new number of partitions.
-	Count int32
-	// Assignment gives the brokers of each new partition; nil: they are
-	// chosen.
-	Assignment [][]ident.BrokerID
-}
-
-// CreatePartitions adds partitions to topics, or only checks whether it could.
-// It returns one result a topic, in their order.
-func (n *Node) CreatePartitions(ctx context.Context, topics []MorePartitions, validateOnly bool) []TopicResult {
-	panic("not yet")
-}
-
-// SettingsChange is a change of a topic's own settings.
-type SettingsChange struct {
-	Topic string
-	// Set gives settings new values; Unset takes them back to their defaults.
-	Set   map[string]string
-	Unset []string
-}
-
-// SetTopicSettings changes settings of topics, or only checks whether it
-// could. It returns one result a topic, in their order.
-func (n *Node) SetTopicSettings(ctx context.Context, changes []SettingsChange, validateOnly bool) []TopicResult {
-	panic("not yet")
-}
-
-// ProducerIDs is a run of producer ids that nobody else gets.
-type ProducerIDs struct {
-	First ident.ProducerID
-	Count int32
-}
-
-// AllocateProducerIDs takes the next block of producer ids for this broker.
-func (n *Node) AllocateProducerIDs(ctx context.Context) (ProducerIDs, error) { panic("not yet") }
-
-// DescribeTopic lists the settings of a topic, each with its value and source.
-func (n *Node) DescribeTopic(t *Topic) []settings.Entry { panic("not yet") }
-
-// TopicSettings returns the values of a topic's settings.
-func (n *Node) TopicSettings(t *Topic) settings.Topic { panic("not yet") }
+// twice at a time, first with an empty image as old, before Subscribe returns.
+// Changes that come while f runs are handed over as one. f may block; the calls
+// that change metadata return only when all subscribers have seen their change,
+// so f must make neither such calls nor subscriptions. The function returned
+// ends the subscription; f does not run after it returned.
+func (n *Node) Subscribe(f func(old, new *Image)) (cancel func()) { return n.notifier.subscribe(f) }

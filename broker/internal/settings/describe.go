@@ -21,14 +21,14 @@ type Origin struct {
 }
 
 // DescribeTopic lists every setting of a topic with its value and the places
-// the value could come from, in order of their names. The settings must have
-// been validated.
+// the value could come from, in order of their names.
 func (b *Broker) DescribeTopic(own map[string]string, replicas int) []Entry {
 	entries := make([]Entry, 0, len(b.tables.topic))
 	for i := range b.tables.topic {
 		d := &b.tables.topic[i].Definition
-		e := Entry{Definition: d, Value: b.resolve(d, own, replicas).text, Set: true}
+		e := Entry{Definition: d, Value: b.resolve(d, nil, replicas).text, Set: true}
 		if text, ok := own[d.Name]; ok {
+			e.Value = text
 			e.From = append(e.From, Origin{d.Name, text, FromTopic})
 		}
 		for _, syn := range d.Synonyms {
