@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"sync"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -42,58 +41,4 @@ func (n *Node) AllocateProducerIDs(ctx context.Context) (ProducerIDs, error) {
 	}
 	out, err := n.propose(ctx, &allocateProducerIDs{broker: self.ID, brokerEpoch: self.Epoch, count: ProducerIDBlock})
 	return out.ids, err
-}
-
-// producerIDs are those that this broker took and has not given away.
-type producerIDs struct {
-	filling chan struct{} // holds a token while a block is fetched
-	mu      sync.Mutex
-	left    ProducerIDs
-}
-
-// take gives away one id, if there is one.
-func (p *producerIDs) take() (ident.ProducerID, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.left.Count == 0 {
-		return ident.NoProducer, false
-	}
-	id := p.left.First
-	p.left.First++
-	p.left.Count--
-	return id, true
-}
-
-// fill replaces the ids, of which there are none left.
-func (p *producerIDs) fill(block ProducerIDs) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.left = block
-}
-
-// NextProducerID returns a producer id that was never given away. It takes a
-// new block when the last one is used up, which waits for a commit.
-func (n *Node) NextProducerID(ctx context.Context) (ident.ProducerID, error) {
-	for {
-		if id, ok := n.ids.take(); ok {
-			return id, nil
-		}
-		select {
-		case n.ids.filling <- struct{}{}:
-		case <-ctx.Done():
-			return ident.NoProducer, timedOut(ctx.Err())
-		}
-		id, ok := n.ids.take() // another call may have filled meanwhile
-		var err error
-		if !ok {
-			var block ProducerIDs
-			if block, err = n.AllocateProducerIDs(ctx); err == nil {
-				n.ids.fill(block)
-			}
-		}
-		<-n.ids.filling
-		if ok || err != nil {
-			return id, err
-		}
-	}
 }

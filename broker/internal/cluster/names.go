@@ -12,6 +12,10 @@ const (
 	OffsetsTopic = "__consumer_offsets"
 )
 
+// metadataTopic is the name under which Kafka's tools know the metadata log. It
+// is no topic here, and none may be made that would be taken for it.
+const metadataTopic = "__cluster_metadata"
+
 // IsInternal reports whether a topic of that name is one of the broker's own.
 func IsInternal(name string) bool { return name == OffsetsTopic }
 

@@ -76,7 +76,6 @@ type Node struct {
 
 	watching sync.WaitGroup
 	growing  sync.Mutex // held while partitions are planned and added
-	ids      producerIDs
 
 	mu     sync.Mutex
 	err    error // why the node cannot go on
@@ -101,7 +100,6 @@ func Open(cfg Config) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{cfg: cfg, log: cfg.Log, failed: make(chan struct{})}
-	n.ids.filling = make(chan struct{}, 1)
 	store, err := openStore(cfg.FS, cfg.Dir, cfg.Log, runtime.Goexit)
 	if err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"errors"
 	"log/slog"
@@ -257,28 +256,18 @@ func TestSubscribersSeeEveryChangeBeforeItIsAnswered(t *testing.T) {
 
 func TestProducerIDsAreNeverGivenTwice(t *testing.T) {
 	fs := disk.NewMemory(time.Now)
-	seen := make(map[ident.ProducerID]bool)
+	next := ident.ProducerID(0)
 	for range 2 {
 		n := openRegistered(t, testConfig(t, fs, nil))
-		ids := make(chan ident.ProducerID)
-		const callers, each = 4, ProducerIDBlock/2 + 10
-		for range callers {
-			go func() {
-				for range each {
-					id, err := n.NextProducerID(context.Background())
-					if err != nil {
-						t.Errorf("NextProducerID: %v", err)
-					}
-					ids <- id
-				}
-			}()
-		}
-		for range callers * each {
-			id := <-ids
-			if seen[id] {
-				t.Fatalf("producer id %d was given twice", id)
+		for range 3 {
+			ids, err := n.AllocateProducerIDs(t.Context())
+			if err != nil {
+				t.Fatalf("AllocateProducerIDs: %v", err)
 			}
-			seen[id] = true
+			if ids.First < next || ids.Count < 1 {
+				t.Fatalf("got %+v after ids up to %d were given", ids, next)
+			}
+			next = ids.First + ident.ProducerID(ids.Count)
 		}
 		if err := n.Close(); err != nil {
 			t.Fatal(err)
@@ -288,8 +277,8 @@ func TestProducerIDsAreNeverGivenTwice(t *testing.T) {
 
 func TestProducerIDsNeedARegisteredBroker(t *testing.T) {
 	n := open(t, testConfig(t, disk.NewMemory(time.Now), nil))
-	if _, err := n.NextProducerID(t.Context()); !errors.Is(err, kerr.BrokerNotAvailable) {
-		t.Errorf("NextProducerID: %v, want BROKER_NOT_AVAILABLE", err)
+	if _, err := n.AllocateProducerIDs(t.Context()); !errors.Is(err, kerr.BrokerNotAvailable) {
+		t.Errorf("AllocateProducerIDs: %v, want BROKER_NOT_AVAILABLE", err)
 	}
 }
 

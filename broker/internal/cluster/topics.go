@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -119,6 +120,9 @@ func (n *Node) planTopic(image *Image, t NewTopic) (topicPlan, error) {
 	if err := CheckTopicName(t.Name); err != nil {
 		return topicPlan{}, err
 	}
+	if t.Name == metadataTopic {
+		return topicPlan{}, refuse(kerr.InvalidRequest, "Creation of internal topic %s is prohibited.", t.Name)
+	}
 	if _, ok := image.Topic(t.Name); ok {
 		return topicPlan{}, refuse(kerr.TopicAlreadyExists, "Topic '%s' already exists.", t.Name)
 	}
@@ -225,24 +229,46 @@ func askPolicy(policy TopicPolicy, p topicPlan) error {
 // invalidSettings turns what settings refused into the answer of a request.
 func invalidSettings(err error) error { return refuse(kerr.InvalidConfig, "%v", err) }
 
-// EnsureTopic returns the topic of that name, made with the broker's settings
-// if there is none: an internal topic with what its coordinator needs, any
-// other as auto.create.topics.enable has it. Making a topic that another call
-// makes at the same time is no error.
-func (n *Node) EnsureTopic(ctx context.Context, name string) (*Topic, error) {
-	if t, ok := n.Image().Topic(name); ok {
-		return t, nil
-	}
-	topic, policy := NewTopic{Name: name, Partitions: Unset, Replicas: Unset}, n.cfg.Policy
-	if IsInternal(name) {
-		topic, policy = n.internalTopic(name), nil
-	}
-	r := n.createTopics(ctx, []NewTopic{topic}, false, policy)[0]
-	if errors.Is(r.Err, kerr.TopicAlreadyExists) {
+// EnsureTopics returns the topics of those names, and makes those that do not
+// exist: internal topics with what their coordinators need and whatever the
+// policy says, all others as auto.create.topics.enable has it. A topic that
+// another call makes at the same time is no error. It returns one result a
+// name, in their order; names must differ.
+func (n *Node) EnsureTopics(ctx context.Context, names []string) []TopicResult {
+	plan := func(name string) (NewTopic, TopicResult) {
 		if t, ok := n.Image().Topic(name); ok {
-			return t, nil
+			return NewTopic{}, TopicResult{Name: name, ID: t.ID, Topic: t, Err: kerr.TopicAlreadyExists}
+		}
+		if IsInternal(name) {
+			return n.internalTopic(name), TopicResult{}
+		}
+		return NewTopic{Name: name, Partitions: Unset, Replicas: Unset}, TopicResult{}
+	}
+	policy := n.cfg.Policy
+	if policy != nil {
+		policy = func(name string, partitions, replicas int, settings map[string]string) error {
+			if IsInternal(name) {
+				return nil
+			}
+			return n.cfg.Policy(name, partitions, replicas, settings)
 		}
 	}
+	results := items(names, plan, func(topics []NewTopic) ([]TopicResult, error) {
+		return n.createTopics(ctx, topics, false, policy), nil
+	})
+	for i := range results {
+		if r := &results[i]; errors.Is(r.Err, kerr.TopicAlreadyExists) {
+			if t, ok := n.Image().Topic(r.Name); ok {
+				*r = TopicResult{Name: t.Name, ID: t.ID, Topic: t}
+			}
+		}
+	}
+	return results
+}
+
+// EnsureTopic is [Node.EnsureTopics] for one topic.
+func (n *Node) EnsureTopic(ctx context.Context, name string) (*Topic, error) {
+	r := n.EnsureTopics(ctx, []string{name})[0]
 	return r.Topic, r.Err
 }
 
@@ -409,11 +435,22 @@ func (n *Node) DescribeTopic(t *Topic) []settings.Entry {
 	return n.cfg.Settings.DescribeTopic(t.Settings, t.replicas())
 }
 
-// TopicSettings returns the values of a topic's settings. It fails when a
-// setting of the topic is not known or not valid any more, which happens only
-// after the broker was replaced by an older release.
-func (n *Node) TopicSettings(t *Topic) (settings.Topic, error) {
-	return n.cfg.Settings.Topic(t.Settings, t.replicas())
+// TopicSettings returns the values of a topic's settings. A setting that is not
+// known or not valid any more, which happens only when an older release opens
+// the folder of a newer one, is logged and counts as not set.
+func (n *Node) TopicSettings(t *Topic) settings.Topic {
+	own := maps.Clone(t.Settings)
+	for name, text := range t.Settings {
+		if err := n.cfg.Settings.ValidateTopic(map[string]string{name: text}); err != nil {
+			n.log.Error("ignoring a setting of a topic", "topic", t.Name, "error", err)
+			delete(own, name)
+		}
+	}
+	values, err := n.cfg.Settings.Topic(own, t.replicas())
+	if err != nil {
+		panic("cluster: settings that are valid one by one are not valid together: " + err.Error())
+	}
+	return values
 }
 
 // replicas is the replication factor of the topic.

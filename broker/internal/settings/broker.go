@@ -63,9 +63,6 @@ type Broker struct {
 	// ProducerIDExpiration is how long an idle producer's sequence numbers
 	// are remembered (producer.id.expiration.ms).
 	ProducerIDExpiration time.Duration
-	// ProducerIDExpirationCheck is the time between two searches for them
-	// (producer.id.expiration.check.interval.ms).
-	ProducerIDExpirationCheck time.Duration
 
 	// OffsetsTopicPartitions is the number of partitions of
 	// __consumer_offsets when it is made (offsets.topic.num.partitions).

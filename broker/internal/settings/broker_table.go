@@ -81,9 +81,6 @@ func brokerLogRows() []brokerRow {
 		{Definition{Name: "producer.id.expiration.ms", Type: Int, Default: "86400000", check: atLeast(1),
 			Doc: "How long in milliseconds the sequence numbers of a silent producer are remembered."},
 			func(b *Broker, v value) { b.ProducerIDExpiration = v.in(time.Millisecond) }},
-		{Definition{Name: "producer.id.expiration.check.interval.ms", Type: Int, Default: "600000", check: atLeast(1),
-			Doc: "The time in milliseconds between two searches for silent producers."},
-			func(b *Broker, v value) { b.ProducerIDExpirationCheck = v.in(time.Millisecond) }},
 	}
 }
 

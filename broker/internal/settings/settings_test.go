@@ -92,13 +92,17 @@ func TestTypedValues(t *testing.T) {
 	if b.TopicDefaults.MaxMessageBytes != 2000000 {
 		t.Errorf("TopicDefaults.MaxMessageBytes = %d, want 2000000", b.TopicDefaults.MaxMessageBytes)
 	}
+	if b.TopicDefaults.Compression != AsProduced {
+		t.Errorf("TopicDefaults.Compression = %d, want AsProduced", b.TopicDefaults.Compression)
+	}
 	got, err := b.Topic(map[string]string{
-		"cleanup.policy": "compact, delete", "message.timestamp.type": "LogAppendTime", "batch.validation": "header",
+		"compression.type": "zstd",
+		"cleanup.policy":   "compact, delete", "message.timestamp.type": "LogAppendTime", "batch.validation": "header",
 	}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Cleanup != (Cleanup{Delete: true, Compact: true}) || got.TimestampType != LogAppendTime || got.Validation != ValidateHeader {
+	if got.Cleanup != (Cleanup{Delete: true, Compact: true}) || got.TimestampType != LogAppendTime || got.Validation != ValidateHeader || got.Compression != 4 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -163,7 +167,7 @@ func TestInvalidValueIsRefusedWithWhatIsExpected(t *testing.T) {
 		{"segment.bytes", "1024", "must be at least 1048576"},
 		{"cleanup.policy", "", "must be a list of delete, compact"},
 		{"cleanup.policy", "delete,delete", "must be a list of delete, compact"},
-		{"compression.type", "zstd", "must be one of producer"},
+		{"compression.type", "brotli", "must be one of producer, uncompressed, gzip, snappy, lz4, zstd"},
 		{"min.insync.replicas", "0", "must be at least 1"},
 	}
 	for _, test := range tests {

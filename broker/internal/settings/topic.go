@@ -28,6 +28,13 @@ const (
 	LogAppendTime TimestampType = 1 // the broker's clock
 )
 
+// Compression says how batches are stored (compression.type).
+type Compression int8
+
+// AsProduced leaves batches as their producer compressed them. All other values
+// are numbers of codecs, as in a batch's attributes; 0 is none.
+const AsProduced Compression = -1
+
 // Topic holds the settings of one topic, each with a value. It is a plain
 // value: copy it freely.
 type Topic struct {
@@ -55,14 +62,15 @@ type Topic struct {
 	FlushMessages int64
 	// FlushEvery is the time after which appended records are synced.
 	FlushEvery time.Duration
-	// FileDeleteDelay is how long the files of a deleted segment remain, for
-	// readers that still hold them.
-	FileDeleteDelay time.Duration
+	// Preallocate has the space of new segments set aside.
+	Preallocate bool
 	// MaxMessageBytes is the largest batch that may be produced.
 	MaxMessageBytes int32
 	// MinInsyncReplicas is the number of in-sync replicas without which a
 	// write with acks=all is refused.
 	MinInsyncReplicas int32
+	// Compression is how batches are stored.
+	Compression Compression
 	// TimestampType says whose clock dates the records.
 	TimestampType TimestampType
 	// TimestampBeforeMax is how far a producer's timestamp may lie behind the

@@ -71,10 +71,10 @@ func topicLogRows() []topicRow {
 			Synonyms: same("log.flush.interval.ms", Long),
 			Doc:      "The time in milliseconds after which appended records are synced to disk, however few; " + never + ": flush.messages alone decides."},
 			func(t *Topic, v value) { t.FlushEvery = v.in(time.Millisecond) }},
-		{Definition{Name: "file.delete.delay.ms", Type: Long, Default: "60000", check: atLeast(0),
-			Synonyms: same("log.segment.delete.delay.ms", Long),
-			Doc:      "How long in milliseconds the files of a deleted segment remain on disk."},
-			func(t *Topic, v value) { t.FileDeleteDelay = v.in(time.Millisecond) }},
+		{Definition{Name: "preallocate", Type: Bool, Default: "false",
+			Synonyms: same("log.preallocate", Bool),
+			Doc:      "Whether the space of a new segment is set aside on disk when it is begun."},
+			func(t *Topic, v value) { t.Preallocate = v.flag }},
 	}
 }
 
@@ -89,10 +89,13 @@ func topicRecordRows() []topicRow {
 			Synonyms: same("min.insync.replicas", Int),
 			Doc:      "How many replicas must be in sync for a write with acks=all to be accepted. Where it is set nowhere, it is 2 for topics of 3 replicas or more."},
 			func(t *Topic, v value) { t.MinInsyncReplicas = int32(v.num) }},
-		{Definition{Name: "compression.type", Type: String, Default: "producer", check: oneOf("producer"),
+		{Definition{Name: "compression.type", Type: String, Default: "producer", check: oneOf(slices.Concat([]string{"producer"}, compressions())...),
 			Synonyms: same("compression.type", String),
-			Doc:      "producer: batches are stored as their producer compressed them. The broker never compresses anew, so nothing else is accepted."},
-			func(*Topic, value) {}},
+			Doc: "How batches are stored: producer keeps them as their producer compressed them, uncompressed and the names of codecs " +
+				"have the broker compress them anew."},
+			func(t *Topic, v value) {
+				t.Compression = Compression(slices.Index(compressions(), v.text))
+			}},
 		{Definition{Name: "message.timestamp.type", Type: String, Default: "CreateTime", check: oneOf("CreateTime", "LogAppendTime"),
 			Synonyms: same("log.message.timestamp.type", String),
 			Doc:      "Whose clock dates a record: CreateTime is the producer's, LogAppendTime the broker's."},
@@ -122,6 +125,10 @@ func topicRecordRows() []topicRow {
 			}},
 	}
 }
+
+// compressions are the names of the codecs, at their numbers in a batch's
+// attributes.
+func compressions() []string { return []string{"uncompressed", "gzip", "snappy", "lz4", "zstd"} }
 
 // same is a synonym that differs in nothing but its name.
 func same(name string, t Type) []Synonym { return []Synonym{{Name: name, Type: t}} }
