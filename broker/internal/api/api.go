@@ -39,6 +39,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/millrace/millrace/broker/internal/cluster"
+	"github.com/millrace/millrace/broker/internal/group"
 	"github.com/millrace/millrace/broker/internal/ident"
 	"github.com/millrace/millrace/broker/internal/partition"
 	"github.com/millrace/millrace/broker/internal/settings"
@@ -53,6 +54,8 @@ type Deps struct {
 	Cluster *cluster.Node
 	// Logs holds the partitions on this broker.
 	Logs Logs
+	// Groups serves the consumer groups whose coordinator this broker is.
+	Groups *group.Coordinator
 	// Settings are this broker's.
 	Settings *settings.Broker
 	// Now is the wall clock.

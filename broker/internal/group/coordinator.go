@@ -76,8 +76,8 @@ func (c *Config) fill() error {
 // Coordinator serves the groups whose partitions of __consumer_offsets this
 // broker leads. Its methods may be called concurrently and do not wait: each
 // calls reply exactly once, from any goroutine, possibly before it returns.
-// Requests may alias a buffer that lives until then. The replies' version is
-// that of the request.
+// Requests, and the bytes that they point to, belong to the coordinator from
+// then on. The replies' version is that of the request.
 type Coordinator struct {
 	partitions atomic.Int32
 	runtime    *coord.Runtime[*machine]

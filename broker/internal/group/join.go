@@ -1,7 +1,6 @@
 package group
 
 import (
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -177,7 +176,7 @@ func (m *machine) update(j joining, member *member) {
 	}
 	member.protocols = member.protocols[:0:0]
 	for _, p := range j.req.Protocols {
-		member.protocols = append(member.protocols, protocol{p.Name, slices.Clone(p.Metadata)})
+		member.protocols = append(member.protocols, protocol{p.Name, p.Metadata})
 	}
 	if member.join != nil {
 		member.join.Reply(refusedJoin(member.id, kerr.RebalanceInProgress))

@@ -58,7 +58,7 @@ func (m *machine) sync(t *coord.Turn, req *kmsg.SyncGroupRequest, call *coord.Ca
 func (m *machine) assign(t *coord.Turn, g *group, assignments []kmsg.SyncGroupRequestGroupAssignment) {
 	for _, a := range assignments {
 		if member := g.member(a.MemberID); member != nil {
-			member.assignment = slices.Clone(a.MemberAssignment)
+			member.assignment = a.MemberAssignment
 		}
 	}
 	if err := t.Write(g.metadataRecord(t.Now())); err != nil {
