@@ -88,4 +88,3 @@ func (g Grouped[K, V]) WindowedBy(w window.Time) WindowedGrouped[K, V] {
 func (g Grouped[K, V]) WindowedBySession(w window.Sessions) SessionGrouped[K, V] {
 	return SessionGrouped[K, V]{g: g, w: w}
 }
-

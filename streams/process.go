@@ -40,7 +40,7 @@ type Processor[K, V, K2, V2 any] interface {
 //	orders.Process("dedup", func() *dedup { return &dedup{} }, seen)
 func (s Stream[K, V]) Process[K2, V2 any, P Processor[K, V, K2, V2]](name string, newP func() P, stores ...state.Ref) Stream[K2, V2] {
 	n := connect(s.n, topology.Node{Op: "process", Name: name}, func(o opening, out push[K2, V2]) push[K, V] {
-		c := &Context[K2, V2]{opening: o, out: out, stores: stores}
+		c := &Context[K2, V2]{o: o, out: out, stores: stores}
 		p := newP()
 		if closer, ok := any(p).(io.Closer); ok {
 			o.a.OnClose(closer.Close)
@@ -68,7 +68,7 @@ func (s Stream[K, V]) Process[K2, V2 any, P Processor[K, V, K2, V2]](name string
 // Context is a processor's way to the task it runs in. It is used by the processor's methods and timers only, on the
 // goroutine that calls them.
 type Context[K2, V2 any] struct {
-	opening
+	o      opening
 	out    push[K2, V2]
 	stores []state.Ref
 	// fatal is what ends the task: not the record's fault, so not for a handler.
@@ -89,17 +89,17 @@ func (c *Context[K2, V2]) Emit(key K2, value V2) {
 	if c.fatal != nil {
 		return
 	}
-	was := c.SetNullKey(false)
+	was := c.o.SetNullKey(false)
 	c.fatal = c.out(key, value)
-	c.SetNullKey(was)
+	c.o.SetNullKey(was)
 }
 
 // EmitAt is Emit with another event time. Times before 1970 become 1970. Stream time does not move with it.
 func (c *Context[K2, V2]) EmitAt(at time.Time, key K2, value V2) {
-	was := c.opening.Time()
-	c.SetTime(window.At(at))
+	was := c.o.Time()
+	c.o.SetTime(window.At(at))
 	c.Emit(key, value)
-	c.SetTime(was)
+	c.o.SetTime(was)
 }
 
 // Store opens a key-value store that was listed at Process. Call it in Init; a store that was not listed fails it.
@@ -124,30 +124,30 @@ func openStore[S, K2, V2 any](c *Context[K2, V2], r state.Ref, in func(*state.St
 		c.fatal = errors.Join(c.fatal, fmt.Errorf("store %q was not listed at Process", name))
 		return none
 	}
-	s, err := in(c.Stores())
+	s, err := in(c.o.Stores())
 	c.fatal = errors.Join(c.fatal, err)
 	return s
 }
 
 // Time returns the event time of the record in hand; in a timer, the time it is called for.
-func (c *Context[K2, V2]) Time() time.Time { return c.opening.Time().Time() }
+func (c *Context[K2, V2]) Time() time.Time { return c.o.Time().Time() }
 
 // StreamTime returns the highest event time that the task has seen, by which windows close; false before the first.
 func (c *Context[K2, V2]) StreamTime() (time.Time, bool) {
-	at := c.opening.StreamTime()
+	at := c.o.StreamTime()
 	return at.Time(), at >= 0
 }
 
 // Now returns the time on the wall; in a test, on the test's clock.
-func (c *Context[K2, V2]) Now() time.Time { return c.Clock() }
+func (c *Context[K2, V2]) Now() time.Time { return c.o.Clock() }
 
 // HasKey tells whether the record in hand has a key. Without one, Process gets a zero key.
-func (c *Context[K2, V2]) HasKey() bool { return !c.NullKey() }
+func (c *Context[K2, V2]) HasKey() bool { return !c.o.NullKey() }
 
 // Origin says where the record in hand was read from: the topic that the task reads, which may be an internal one. It is
 // false in a timer.
 func (c *Context[K2, V2]) Origin() (topic string, partition int32, offset int64, ok bool) {
-	r := c.Record()
+	r := c.o.Record()
 	if r == nil {
 		return "", -1, -1, false
 	}
@@ -156,14 +156,14 @@ func (c *Context[K2, V2]) Origin() (topic string, partition int32, offset int64,
 
 // Headers returns the headers of the record in hand, which go along to sinks. They must not be changed, and are valid until
 // Process returns.
-func (c *Context[K2, V2]) Headers() []kgo.RecordHeader { return c.opening.Headers() }
+func (c *Context[K2, V2]) Headers() []kgo.RecordHeader { return c.o.Headers() }
 
 // TaskID names the task, "<sub-topology>_<partition>".
-func (c *Context[K2, V2]) TaskID() string { return c.ID().String() }
+func (c *Context[K2, V2]) TaskID() string { return c.o.ID().String() }
 
 // Log returns a logger for the processor.
 func (c *Context[K2, V2]) Log() *slog.Logger {
-	return c.opening.Log().With("task", c.TaskID(), "operator", c.op.Label())
+	return c.o.Log().With("task", c.TaskID(), "operator", c.o.op.Label())
 }
 
 // EveryStreamTime calls f whenever stream time has moved on by d since it was due last, counted from the first record. It is
@@ -184,8 +184,8 @@ func (c *Context[K2, V2]) every(d time.Duration, wall bool, f func(time.Time) er
 		c.fatal = errors.Join(c.fatal, fmt.Errorf("a timer is set to %v: want a millisecond or more", d))
 		return func() {}
 	}
-	timer := c.Punctuate(d, wall, func(at time.Time) error {
-		_, err := c.op.Guard(func() error { return c.blame(f(at)) })
+	timer := c.o.Punctuate(d, wall, func(at time.Time) error {
+		_, err := c.o.op.Guard(func() error { return c.blame(f(at)) })
 		if c.fatal != nil {
 			return c.fatal
 		}
@@ -193,4 +193,3 @@ func (c *Context[K2, V2]) every(d time.Duration, wall bool, f func(time.Time) er
 	})
 	return timer.Stop
 }
-

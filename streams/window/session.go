@@ -47,8 +47,11 @@ func (s Sessions) Closed(sp Span, streamTime Instant) bool {
 	return sp.End.Add(s.gap).Add(s.grace) <= streamTime
 }
 
-// Retention is how long, counted from its end in stream time, a store has to keep a session: gap and grace.
-func (s Sessions) Retention() time.Duration { return addDurations(s.gap, s.grace) }
+// Retention is how long, counted from its end, a store has to keep a session: gap and grace, and a millisecond because a
+// store that measures time by the ends of sessions, which are exclusive, runs that much ahead of stream time.
+func (s Sessions) Retention() time.Duration {
+	return addDurations(addDurations(s.gap, s.grace), time.Millisecond)
+}
 
 // String describes s, for topologies: "session gap 30m0s, grace 0s".
 func (s Sessions) String() string { return fmt.Sprintf("session gap %v, grace %v", s.gap, s.grace) }

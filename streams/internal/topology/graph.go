@@ -18,9 +18,9 @@ type Graph struct {
 	stores      []Store
 	topics      []Topic
 	// seen counts nodes by op, or by op and name; owners maps a taken name (of a store, topic, operator) to its taker's label.
-	seen map[string]int
-	owners  map[string]string
-	errs    []error
+	seen   map[string]int
+	owners map[string]string
+	errs   []error
 }
 
 // NewGraph begins the topology of an application, whose id is the prefix of its internal topics and its group's name.
