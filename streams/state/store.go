@@ -108,8 +108,7 @@ func (st *Store) publish() {
 // beforeCommit removes expired segments and notes the observed time.
 func (st *Store) beforeCommit() error {
 	for _, segment := range slices.Sorted(maps.Keys(st.segments)) {
-		last := segment + window.Instant(st.intervalMs) - 1
-		if last >= segment && st.isLive(last, st.observed) {
+		if st.isLive(st.lastOf(segment), st.observed) {
 			break
 		}
 		if err := st.removeSegment(segment); err != nil {
@@ -149,6 +148,12 @@ func (st *Store) reset() error {
 // observed the given time.
 func (st *Store) isLive(t, observed window.Instant) bool {
 	return t > observed.Add(-st.spec.Retention)
+}
+
+// lastOf returns the last time that falls into a segment, or, of the segment
+// that reaches to the end of time, the last of all but one.
+func (st *Store) lastOf(segment window.Instant) window.Instant {
+	return segment.Add(time.Duration(st.intervalMs)*time.Millisecond) - 1
 }
 
 // advance tells the store that time has come to t.
@@ -280,7 +285,7 @@ func (st *Store) scanTimes(span window.Span, from, end []byte, o scanOptions, yi
 	more := true
 	var bad error
 	for _, segment := range now.segments {
-		if !more || segment >= span.End || segment+window.Instant(st.intervalMs)-1 < span.Start {
+		if !more || segment >= span.End || st.lastOf(segment) < span.Start {
 			continue
 		}
 		prefix := appendSegment(slices.Clone(st.prefix), segment)
