@@ -1,7 +1,19 @@
 package host
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/millrace/millrace/sdk/connector"
 )
@@ -17,27 +29,150 @@ type Info struct {
 	Err error
 }
 
-type finder struct{}
-
-func newFinder(Config) *finder { return nil }
-
-// Plugins returns all plugins, in the order of their names.
-func (h *Host) Plugins(ctx context.Context) []Info { panic("soon") }
-
-// Plugin returns the plugin of that name. The error wraps ErrUnknownPlugin if
-// there is none, and names the nearest that there is.
-func (h *Host) Plugin(ctx context.Context, name string) (Info, error) { panic("soon") }
-
-// Validate has the plugin check a connector's settings: first against its
-// spec, without starting anything, and if that found nothing, by running it,
-// for what only its own code can tell. It returns what is wrong. The error
-// says that it could not be found out.
-func (h *Host) Validate(ctx context.Context, plugin string, kind Kind, settings map[string]string) ([]connector.Problem, error) {
-	panic("soon")
+// fields returns the settings of the plugin's source or sink.
+func (i Info) fields(kind Kind) ([]connector.Field, error) {
+	switch {
+	case i.Err != nil:
+		return nil, i.Err
+	case kind == KindSource && i.HasSource:
+		return i.Spec.Source, nil
+	case kind == KindSink && i.HasSink:
+		return i.Spec.Sink, nil
+	}
+	return nil, fmt.Errorf("plugin %q has no %s", i.Name, kind)
 }
 
-// Split has the plugin divide a connector's work among at most max tasks, and
-// returns the complete settings of each.
-func (h *Host) Split(ctx context.Context, plugin string, kind Kind, settings map[string]string, max int) ([]map[string]string, error) {
-	panic("soon")
+// finder knows the plugins. What third-party executables say of themselves is
+// kept until they change.
+type finder struct {
+	bundled []connector.Plugin
+	dirs    []string
+
+	mu    sync.Mutex
+	cache map[string]cachedManifest // by path
+}
+
+type cachedManifest struct {
+	size     int64
+	modified time.Time
+	info     Info
+}
+
+const (
+	executablePrefix = "millrace-plugin-"
+	specTimeout      = 10 * time.Second
+)
+
+func newFinder(cfg Config) *finder {
+	return &finder{bundled: cfg.Bundled, dirs: cfg.Dirs, cache: make(map[string]cachedManifest)}
+}
+
+// Plugins returns all plugins, in the order of their names. It runs those
+// executables that it does not know yet with the argument "spec".
+func (h *Host) Plugins(ctx context.Context) []Info {
+	var all []Info
+	for _, name := range h.found.names() {
+		all = append(all, h.found.info(ctx, name))
+	}
+	return all
+}
+
+// Plugin returns the plugin of that name. The error wraps ErrUnknownPlugin if
+// there is none, and says which there are.
+func (h *Host) Plugin(ctx context.Context, name string) (Info, error) {
+	names := h.found.names()
+	if !slices.Contains(names, name) {
+		return Info{}, fmt.Errorf("%w: %q; there are: %s", ErrUnknownPlugin, name, strings.Join(names, ", "))
+	}
+	info := h.found.info(ctx, name)
+	return info, info.Err
+}
+
+func (h *Host) commandOf(info Info) []string {
+	if info.Path != "" {
+		return []string{info.Path}
+	}
+	return h.command(info.Name)
+}
+
+func (f *finder) names() []string {
+	var names []string
+	for _, p := range f.bundled {
+		names = append(names, p.Name)
+	}
+	for name := range f.executables() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// executables returns the paths of third-party plugins by their names.
+func (f *finder) executables() map[string]string {
+	found := make(map[string]string)
+	for _, dir := range f.dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // as good as empty
+		}
+		for _, e := range entries {
+			name, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), ".exe"), executablePrefix)
+			if !ok || name == "" || found[name] != "" || e.IsDir() {
+				continue
+			}
+			path, err := filepath.Abs(filepath.Join(dir, e.Name()))
+			if err == nil {
+				found[name] = path
+			}
+		}
+	}
+	return found
+}
+
+// info returns what is known of a plugin that names listed.
+func (f *finder) info(ctx context.Context, name string) Info {
+	for _, p := range f.bundled {
+		if p.Name == name {
+			return Info{Manifest: p.Manifest()}
+		}
+	}
+	path := f.executables()[name]
+	stat, err := os.Stat(path)
+	if err != nil {
+		return Info{Manifest: connector.Manifest{Name: name}, Path: path, Err: fmt.Errorf("looking at plugin %q: %w", name, err)}
+	}
+	f.mu.Lock()
+	known, ok := f.cache[path]
+	f.mu.Unlock()
+	if ok && known.size == stat.Size() && known.modified.Equal(stat.ModTime()) {
+		return known.info
+	}
+	manifest, err := readSpec(ctx, path, stat)
+	if err == nil && manifest.Name != name {
+		err = fmt.Errorf("it calls itself %q; the executable must be called %s%s", manifest.Name, executablePrefix, manifest.Name)
+	}
+	if err != nil {
+		return Info{Manifest: connector.Manifest{Name: name}, Path: path, Err: fmt.Errorf("reading the spec of plugin %q by running %s spec: %w", name, path, err)}
+	}
+	info := Info{Manifest: manifest, Path: path}
+	f.mu.Lock()
+	f.cache[path] = cachedManifest{size: stat.Size(), modified: stat.ModTime(), info: info}
+	f.mu.Unlock()
+	return info
+}
+
+func readSpec(ctx context.Context, path string, stat fs.FileInfo) (connector.Manifest, error) {
+	if !stat.Mode().IsRegular() {
+		return connector.Manifest{}, errors.New("it is not a file")
+	}
+	ctx, cancel := context.WithTimeout(ctx, specTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "spec")
+	cmd.WaitDelay = time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return connector.Manifest{}, fmt.Errorf("%w %s", cmp.Or(ctx.Err(), err), strings.TrimSpace(stderr.String()))
+	}
+	return connector.ReadManifest(stdout.Bytes())
 }

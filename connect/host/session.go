@@ -1,0 +1,123 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/sdk/connector"
+	"github.com/millrace/millrace/sdk/connector/protocol"
+)
+
+// session is a process in which the connector is open.
+type session struct {
+	generation  int
+	process     *process
+	flushes     bool // the sink is a Flusher
+	acks        bool // the source is an Acker
+	stopTimeout time.Duration
+
+	ctx    context.Context // ends with the session
+	cancel context.CancelFunc
+	pump   sync.WaitGroup // of a source
+
+	results chan readResult    // of a source
+	encoder *connector.Encoder // of a sink
+	isSpent bool               // of a sink: a cancelled call left the stream of batches in doubt
+}
+
+// readResult is records or an error.
+type readResult struct {
+	batch *connector.Batch
+	err   error
+}
+
+func newSession(generation int, p *process, stopTimeout time.Duration) *session {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &session{
+		generation: generation, process: p, stopTimeout: stopTimeout, ctx: ctx, cancel: cancel,
+		results: make(chan readResult), encoder: connector.NewEncoder(),
+	}
+}
+
+// kill ends the process at once.
+func (s *session) kill() {
+	s.cancel()
+	s.process.kill()
+	s.pump.Wait()
+}
+
+// end has the connector close and the process end, and kills it when ctx or
+// the stop timeout ends first.
+func (s *session) end(ctx context.Context) error {
+	s.cancel() // the pump's Read, if any
+	ctx, cancel := context.WithTimeout(ctx, s.stopTimeout)
+	defer cancel()
+	res, err := s.process.client.Close(ctx, &protocol.CloseRequest{})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		err = errors.New("closing the connector: it took too long, and was killed")
+		s.process.kill()
+	case err != nil:
+		err = fmt.Errorf("closing the connector: %w", err)
+		s.process.kill()
+	default:
+		if err = errorOf(res.GetOutcome()); err != nil {
+			err = fmt.Errorf("closing the connector: %w", err)
+		}
+		s.process.shutdown()
+	}
+	s.pump.Wait()
+	return err
+}
+
+// openRefused is an error of the connector's Open.
+type openRefused struct{ cause error }
+
+func (e *openRefused) Error() string { return e.cause.Error() }
+func (e *openRefused) Unwrap() error { return e.cause }
+
+// errorOf turns an outcome into the error that the connector returned.
+func errorOf(o *protocol.Outcome) error {
+	switch o.GetCode() {
+	case protocol.Outcome_OK:
+		return nil
+	case protocol.Outcome_END:
+		return io.EOF
+	case protocol.Outcome_RETRY:
+		return connector.Retry(errors.New(o.GetMessage()), time.Duration(o.GetRetryAfterMs())*time.Millisecond)
+	case protocol.Outcome_INVALID:
+		var errs []error
+		for _, p := range o.GetProblems() {
+			errs = append(errs, connector.Problem{Setting: p.GetSetting(), Message: p.GetMessage()})
+		}
+		return errors.Join(errs...)
+	case protocol.Outcome_RECORDS:
+		bad := make(connector.RecordErrors, len(o.GetRecordErrors()))
+		for _, r := range o.GetRecordErrors() {
+			bad[int(r.GetIndex())] = errors.New(r.GetMessage())
+		}
+		return bad
+	case protocol.Outcome_CANCELLED:
+		return context.Canceled
+	}
+	return errors.New(o.GetMessage())
+}
+
+// hideIn hides secrets in an outcome.
+func (r *redactor) hideIn(o *protocol.Outcome) *protocol.Outcome {
+	if o == nil {
+		return nil
+	}
+	o.Message = r.text(o.GetMessage())
+	for _, p := range o.GetProblems() {
+		p.Message = r.text(p.GetMessage())
+	}
+	for _, e := range o.GetRecordErrors() {
+		e.Message = r.text(e.GetMessage())
+	}
+	return o
+}

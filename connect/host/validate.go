@@ -1,0 +1,100 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/millrace/millrace/sdk/connector"
+	"github.com/millrace/millrace/sdk/connector/protocol"
+)
+
+// Validate has the plugin check a connector's settings: first against its
+// spec, without starting anything, and if that found nothing, by running it,
+// for what only its own code can tell. It returns what is wrong. The error
+// says that it could not be found out.
+func (h *Host) Validate(ctx context.Context, plugin string, kind Kind, settings map[string]string) ([]connector.Problem, error) {
+	info, err := h.Plugin(ctx, plugin)
+	if err != nil {
+		return nil, err
+	}
+	fields, err := info.fields(kind)
+	if err != nil {
+		return nil, err
+	}
+	if problems := connector.Check(fields, settings); len(problems) > 0 {
+		return problems, nil
+	}
+	var outcome *protocol.Outcome
+	hide := newRedactor(fields, settings)
+	err = h.ask(ctx, info, hide, func(client protocol.ConnectorClient) error {
+		res, err := client.Validate(ctx, &protocol.ValidateRequest{Kind: kind.wire(), Settings: settings})
+		outcome = hide.hideIn(res.GetOutcome())
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("validating settings of plugin %q: %w", plugin, err)
+	}
+	if err = errorOf(outcome); err == nil {
+		return nil, nil
+	}
+	if problems := connector.Problems(err); len(problems) > 0 {
+		return problems, nil
+	}
+	return []connector.Problem{{Message: err.Error()}}, nil
+}
+
+// Split has the plugin divide a connector's work among at most max tasks, and
+// returns the complete settings of each. An error for which settings are to
+// blame wraps connector.Problem.
+func (h *Host) Split(ctx context.Context, plugin string, kind Kind, settings map[string]string, max int) ([]map[string]string, error) {
+	info, err := h.Plugin(ctx, plugin)
+	if err != nil {
+		return nil, err
+	}
+	fields, err := info.fields(kind)
+	if err != nil {
+		return nil, err
+	}
+	if err := joined(connector.Check(fields, settings)); err != nil {
+		return nil, err
+	}
+	var res *protocol.SplitResponse
+	hide := newRedactor(fields, settings)
+	err = h.ask(ctx, info, hide, func(client protocol.ConnectorClient) (err error) {
+		res, err = client.Split(ctx, &protocol.SplitRequest{Kind: kind.wire(), Settings: settings, MaxTasks: uint32(max)})
+		return err
+	})
+	if err == nil {
+		err = errorOf(hide.hideIn(res.GetOutcome()))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("splitting the work of plugin %q: %w", plugin, err)
+	}
+	var tasks []map[string]string
+	for _, t := range res.GetTasks() {
+		complete := maps.Clone(settings)
+		if complete == nil {
+			complete = make(map[string]string)
+		}
+		maps.Copy(complete, t.GetSettings())
+		tasks = append(tasks, complete)
+	}
+	return tasks, nil
+}
+
+// ask runs the plugin for one question.
+func (h *Host) ask(ctx context.Context, info Info, hide *redactor, question func(protocol.ConnectorClient) error) error {
+	output := &outputLog{log: h.cfg.Log.With("plugin", info.Name), hide: hide}
+	p, err := startProcess(ctx, h.commandOf(info), h.cfg.StartTimeout, output)
+	if err != nil {
+		return err
+	}
+	if err := question(p.client); err != nil {
+		err = p.transportError("asking the plugin", err)
+		p.kill()
+		return err
+	}
+	p.shutdown()
+	return nil
+}
