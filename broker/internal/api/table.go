@@ -26,6 +26,7 @@ func table() []row {
 		serve(3, 13, (*Service).produce),
 		serve(4, 18, (*Service).fetch),
 		serve(1, 11, (*Service).listOffsets),
+		serve(0, 13, (*Service).metadata),
 		serve(2, 10, (*Service).offsetCommit),
 		serve(1, 10, (*Service).offsetFetch),
 		serve(0, 6, (*Service).findCoordinator),
@@ -36,9 +37,14 @@ func table() []row {
 		serve(0, 6, (*Service).describeGroups),
 		serve(0, 5, (*Service).listGroups),
 		serve(0, 4, (*Service).apiVersions),
+		serve(2, 7, (*Service).createTopics),
+		serve(1, 6, (*Service).deleteTopics),
 		serve(0, 2, (*Service).deleteRecords),
 		serve(0, 5, (*Service).initProducerID),
 		serve(2, 4, (*Service).offsetForLeaderEpoch),
+		serve(1, 4, (*Service).describeConfigs),
+		serve(0, 3, (*Service).createPartitions),
+		serve(0, 2, (*Service).describeCluster),
 		serve(0, 3, (*Service).deleteGroups),
 	}
 }

@@ -121,14 +121,15 @@ func (c *Conn) discard(p *pending) {
 	c.server.inFlight.Release(p.cost)
 }
 
-// readLoop reads frames and hands them over. It returns nil when the client
-// ended the connection between two frames, or the server is stopping.
+// readLoop reads frames and hands them over. It returns nil when the server is
+// stopping, so that replies still go out, and else why the connection is over:
+// a client that closes it does not wait for replies, as Kafka has it too.
 func (c *Conn) readLoop() error {
 	in := bufio.NewReaderSize(c.nc, 16<<10)
 	for {
 		frame, cost, err := c.readFrame(in)
 		if err != nil {
-			if c.server.ctx.Err() != nil || errors.Is(err, io.EOF) {
+			if c.server.ctx.Err() != nil {
 				return nil
 			}
 			return err
