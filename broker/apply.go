@@ -1,0 +1,216 @@
+package broker
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/broker/internal/batch"
+	"github.com/millrace/millrace/broker/internal/cluster"
+	"github.com/millrace/millrace/broker/internal/coord"
+	"github.com/millrace/millrace/broker/internal/group"
+	"github.com/millrace/millrace/broker/internal/ident"
+	"github.com/millrace/millrace/broker/internal/logs"
+	"github.com/millrace/millrace/broker/internal/partition"
+	"github.com/millrace/millrace/broker/internal/settings"
+	"github.com/millrace/millrace/broker/internal/storage"
+)
+
+// applier makes the logs and the coordinators of this broker what the metadata
+// says that they are: apply runs first for the whole image, then for each
+// change, on the goroutine of the metadata's subscription; recovered comes in
+// between.
+type applier struct {
+	self     ident.BrokerID
+	settings *settings.Broker
+	node     *cluster.Node
+	logs     *logs.Manager
+	groups   *group.Coordinator
+	codecs   *batch.Codecs
+	now      func() time.Time
+	log      *slog.Logger
+
+	mu      sync.Mutex // one change at a time
+	started bool       // whether apply has run
+}
+
+// apply goes from one image to the next.
+func (a *applier) apply(old, next *cluster.Image) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.started {
+		a.started = true
+		a.removeLeftovers(next)
+	}
+	for _, was := range old.Topics() {
+		if is, ok := next.Topic(was.Name); !ok || is.ID != was.ID {
+			a.topicGone(was)
+		}
+	}
+	for _, is := range next.Topics() {
+		was, ok := old.Topic(is.Name)
+		if ok && was == is {
+			continue // images share what did not change
+		}
+		if ok && was.ID != is.ID {
+			was = nil
+		}
+		a.topicChanged(was, is)
+	}
+}
+
+// removeLeftovers deletes partitions of topics that were deleted while this
+// broker was away, or crashed.
+func (a *applier) removeLeftovers(image *cluster.Image) {
+	for _, p := range a.logs.Partitions() {
+		if t, ok := image.Topic(p.Name().Topic); ok && t.ID == p.TopicID() && a.holds(t, p.Name().Partition) {
+			continue
+		}
+		a.log.Info("removing the log of a partition that the metadata does not know", "partition", p.Name())
+		a.delete(p.Name())
+	}
+}
+
+// holds reports whether this broker is a replica of a partition.
+func (a *applier) holds(t *cluster.Topic, number int32) bool {
+	return int(number) < len(t.Partitions) && slices.Contains(t.Partitions[number].Replicas, a.self)
+}
+
+func (a *applier) topicGone(t *cluster.Topic) {
+	for i := range t.Partitions {
+		number := int32(i)
+		if t.Name == cluster.OffsetsTopic {
+			a.groups.Resign(number)
+		}
+		if a.holds(t, number) {
+			a.delete(ident.TopicPartition{Topic: t.Name, Partition: number})
+		}
+	}
+	if t.Name == cluster.OffsetsTopic {
+		a.groups.SetPartitions(0)
+		return
+	}
+	a.groups.ForgetTopic(t.Name, t.ID)
+}
+
+func (a *applier) delete(tp ident.TopicPartition) {
+	if err := a.logs.Delete(tp); err != nil {
+		a.log.Error("deleting the log of a partition", "partition", tp, "err", err)
+	}
+}
+
+// topicChanged makes a topic what it is now; was is nil if it is new.
+func (a *applier) topicChanged(was, is *cluster.Topic) {
+	if is.Name == cluster.OffsetsTopic {
+		a.groups.SetPartitions(int32(len(is.Partitions)))
+	}
+	own := a.partitionSettings(a.node.TopicSettings(is))
+	for i := range is.Partitions {
+		if !a.holds(is, int32(i)) {
+			continue
+		}
+		var before *cluster.Partition
+		if was != nil && i < len(was.Partitions) {
+			before = &was.Partitions[i]
+		}
+		tp := ident.TopicPartition{Topic: is.Name, Partition: int32(i)}
+		p, err := a.open(tp, is.ID, own)
+		if err != nil {
+			a.log.Error("opening the log of a partition; it is offline", "partition", tp, "err", err)
+			continue
+		}
+		a.lead(p, before, &is.Partitions[i])
+	}
+}
+
+// open returns a partition, made anew when its folder is that of an older
+// topic of the same name.
+func (a *applier) open(tp ident.TopicPartition, id ident.TopicID, s partition.Settings) (*partition.Partition, error) {
+	p, err := a.logs.Create(tp, id, s)
+	if _, old := errors.AsType[*logs.TopicIDError](err); !old {
+		return p, err
+	}
+	a.log.Info("removing the log of an older topic of the same name", "partition", tp, "err", err)
+	if err := a.logs.Delete(tp); err != nil {
+		return nil, err
+	}
+	return a.logs.Create(tp, id, s)
+}
+
+// lead takes a partition's leadership over or gives it up. before is its state
+// up to now, nil if there was none.
+func (a *applier) lead(p *partition.Partition, before, now *cluster.Partition) {
+	coordinator := p.Name().Topic == cluster.OffsetsTopic
+	if now.Leader != a.self {
+		p.Resign()
+		if coordinator {
+			a.groups.Resign(p.Name().Partition)
+		}
+		return
+	}
+	err := p.BecomeLeader(partition.Leadership{Epoch: now.LeaderEpoch, PartitionEpoch: now.Epoch, InSync: now.ISR})
+	if err != nil {
+		a.log.Error("becoming the leader of a partition; it is offline", "partition", p.Name(), "err", err)
+		return
+	}
+	if coordinator && (before == nil || before.Leader != a.self || before.LeaderEpoch != now.LeaderEpoch) {
+		a.groups.Lead(p.Name().Partition, &coord.PartitionLog{
+			Partition: p, Epoch: now.LeaderEpoch, Codecs: a.codecs, Now: a.now,
+		})
+	}
+}
+
+// recovered gives a partition whose disk had failed its leadership back.
+func (a *applier) recovered(p *partition.Partition) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now, ok := a.node.Image().Partition(p.Name()); ok {
+		a.lead(p, nil, now)
+	}
+}
+
+// partitionSettings translates a topic's settings into those that partitions
+// obey. Where the latter take zero for a default, an explicit zero of the
+// topic becomes the smallest value above it.
+func (a *applier) partitionSettings(t settings.Topic) partition.Settings {
+	validation := batch.LevelFull
+	if t.Validation == settings.ValidateHeader {
+		validation = batch.LevelHeader
+	}
+	return partition.Settings{
+		Log:                logSettings(t),
+		BatchBytesMax:      max(1, int(t.MaxMessageBytes)),
+		TimestampType:      batch.TimestampType(t.TimestampType),
+		TimestampBeforeMax: max(1, t.TimestampBeforeMax),
+		TimestampAfterMax:  max(1, t.TimestampAfterMax),
+		Compact:            t.Cleanup.Compact,
+		Validation:         validation,
+		FlushRecords:       t.FlushMessages,
+		FlushAge:           max(1, t.FlushEvery),
+		InSyncMin:          int(t.MinInsyncReplicas),
+		ProducerExpiry:     a.settings.ProducerIDExpiration,
+	}
+}
+
+func logSettings(t settings.Topic) storage.Settings {
+	return storage.Settings{
+		SegmentBytes:   int64(t.SegmentBytes),
+		SegmentAge:     t.SegmentAge,
+		SegmentJitter:  t.SegmentJitter,
+		IndexInterval:  orNegative(int(t.IndexIntervalBytes)),
+		IndexBytes:     int(t.SegmentIndexBytes),
+		Delete:         t.Cleanup.Delete,
+		RetentionAge:   t.Retention,
+		RetentionBytes: t.RetentionBytes,
+	}
+}
+
+// orNegative turns 0 into -1.
+func orNegative(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
+}

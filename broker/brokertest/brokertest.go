@@ -1,0 +1,230 @@
+// Package brokertest runs a real broker within a Go test.
+//
+//	func TestMyPipeline(t *testing.T) {
+//		cluster := brokertest.Start(t)
+//		client, err := kgo.NewClient(cluster.ClientOptions()...)
+//		…
+//	}
+//
+// The broker is the one that the millrace binary runs, on a disk in memory and
+// a free port of 127.0.0.1. It is ready when [Start] returns, some milliseconds
+// later, and is stopped when the test ends. What it logs is shown if the test
+// fails.
+//
+// A test of failures stops and starts it as it likes: [Cluster.Restart] stops
+// cleanly, [Cluster.Kill] does not. The address stays the same, so clients
+// find it again.
+package brokertest
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/millrace/millrace/broker"
+	"github.com/millrace/millrace/broker/internal/disk"
+)
+
+// Option changes what [Start] starts.
+type Option func(*options)
+
+type options struct {
+	settings map[string]string
+	dir      string
+}
+
+// Setting sets one of the broker's settings, by Kafka's name for it.
+func Setting(name, value string) Option {
+	return func(o *options) { o.settings[name] = value }
+}
+
+// Folder keeps the data in a folder on disk, such as t.TempDir(), instead of
+// in memory.
+func Folder(dir string) Option { return func(o *options) { o.dir = dir } }
+
+// testSettings are what is different in tests unless a [Setting] says
+// otherwise: a group does not wait three seconds for its second member, and
+// __consumer_offsets does not need 50 logs.
+func testSettings() map[string]string {
+	return map[string]string{
+		"group.initial.rebalance.delay.ms": "0",
+		"offsets.topic.num.partitions":     "4",
+	}
+}
+
+// Cluster is a running broker. Its methods fail the test when something goes
+// wrong. They may be called from any goroutine, but those that start and stop
+// only one at a time.
+type Cluster struct {
+	t    testing.TB
+	opts options
+	port *port
+	log  *testLog
+
+	disk    broker.Disk
+	memory  *disk.Memory // nil on a real folder
+	faults  *disk.Faults // nil in memory
+	running *run         // nil while stopped
+}
+
+// run is one life of the broker.
+type run struct {
+	broker *broker.Broker
+	link   *link
+	stop   context.CancelFunc
+	ended  chan error
+}
+
+// Start starts a broker and returns when it can be used. It is stopped, and
+// its data in memory dropped, when the test and its subtests have ended.
+func Start(t testing.TB, opts ...Option) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t, log: &testLog{t: t}, opts: options{settings: testSettings()}}
+	for _, o := range opts {
+		o(&c.opts)
+	}
+	p, err := openPort("127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("brokertest: opening a port: %v", err)
+	}
+	c.port = p
+	t.Cleanup(func() {
+		c.Stop()
+		p.close()
+		c.log.end()
+	})
+	if c.opts.dir == "" {
+		c.memory = disk.NewMemory(time.Now)
+	}
+	c.Start()
+	return c
+}
+
+// ClientOptions returns the options with which a client finds the broker.
+func (c *Cluster) ClientOptions() []kgo.Opt {
+	return []kgo.Opt{kgo.SeedBrokers(c.Addr())}
+}
+
+// Addr is the broker's host:port. It does not change when the broker is
+// started again.
+func (c *Cluster) Addr() string { return c.port.Addr().String() }
+
+// Restart stops the broker cleanly and starts it on the same disk.
+func (c *Cluster) Restart() {
+	c.t.Helper()
+	c.Stop()
+	c.Start()
+}
+
+// Start starts the broker after [Cluster.Stop], [Cluster.Kill] or
+// [Cluster.CutPower], on the same disk. It does nothing if it runs.
+func (c *Cluster) Start() {
+	c.t.Helper()
+	if c.running != nil {
+		return
+	}
+	if c.memory != nil {
+		c.disk = broker.DiskOf(c.memory, "data")
+	} else {
+		c.faults = disk.WithFaults(disk.Real{})
+		c.disk = broker.DiskOf(c.faults, c.opts.dir)
+	}
+	l := c.port.attach()
+	b, err := broker.New(broker.Config{
+		Disk:     c.disk,
+		Settings: maps.Clone(c.opts.settings),
+		Listen:   c.Addr(),
+		Log:      slog.New(slog.NewTextHandler(c.log, &slog.HandlerOptions{Level: slog.LevelInfo})),
+		ListenFunc: func(context.Context, string, string) (net.Listener, error) {
+			return l, nil
+		},
+	})
+	if err != nil {
+		_ = l.Close() // never fails
+		c.t.Fatalf("brokertest: starting the broker: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &run{broker: b, link: l, stop: cancel, ended: make(chan error, 1)}
+	go func() { r.ended <- b.Run(ctx) }()
+	c.running = r
+}
+
+// Stop stops the broker cleanly. It does nothing if none runs.
+func (c *Cluster) Stop() {
+	c.t.Helper()
+	if c.running == nil {
+		return
+	}
+	c.running.stop()
+	err := <-c.running.ended
+	c.running = nil
+	if err != nil {
+		c.t.Errorf("brokertest: stopping the broker: %v", err)
+	}
+}
+
+// Kill ends the broker as SIGKILL does: in the middle of whatever it does, with
+// everything kept that it had written, flushed to disk or not.
+func (c *Cluster) Kill() {
+	c.t.Helper()
+	c.crash(disk.KeepAll)
+}
+
+// CutPower ends the broker as a loss of power does: of what it had not flushed
+// to disk, the seed decides which parts survive. The disk must be in memory.
+func (c *Cluster) CutPower(seed uint64) {
+	c.t.Helper()
+	if c.memory == nil {
+		c.t.Fatal("brokertest: CutPower needs the disk in memory")
+	}
+	c.crash(rand.New(rand.NewPCG(seed, 0)).IntN)
+}
+
+// crash cuts the network before the disk, so that nothing is acknowledged that
+// the disk does not have, and then clears away what is left of the broker.
+func (c *Cluster) crash(pick disk.Pick) {
+	c.t.Helper()
+	if c.running == nil {
+		return
+	}
+	c.running.link.kill()
+	if c.memory != nil {
+		c.memory = c.memory.Crash(pick)
+	} else {
+		c.faults.CrashAt(0)
+	}
+	c.running.stop()
+	<-c.running.ended // with whatever error: the disk is gone
+	c.running = nil
+}
+
+// testLog hands the broker's log to the test, which shows it on failure.
+type testLog struct {
+	t testing.TB
+
+	mu    sync.Mutex
+	ended bool // a test that ended must not be logged to
+}
+
+func (l *testLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ended {
+		l.t.Logf("broker: %s", bytes.TrimSuffix(p, []byte("\n")))
+	}
+	return len(p), nil
+}
+
+func (l *testLog) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+}
