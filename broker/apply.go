@@ -185,6 +185,8 @@ func (a *applier) partitionSettings(t settings.Topic) partition.Settings {
 		TimestampType:      batch.TimestampType(t.TimestampType),
 		TimestampBeforeMax: max(1, t.TimestampBeforeMax),
 		TimestampAfterMax:  max(1, t.TimestampAfterMax),
+		Recompress:         t.Compression != settings.AsProduced,
+		Codec:              batch.Codec(max(0, t.Compression)),
 		Compact:            t.Cleanup.Compact,
 		Validation:         validation,
 		FlushRecords:       t.FlushMessages,
@@ -204,6 +206,7 @@ func logSettings(t settings.Topic) storage.Settings {
 		Delete:         t.Cleanup.Delete,
 		RetentionAge:   t.Retention,
 		RetentionBytes: t.RetentionBytes,
+		Preallocate:    t.Preallocate,
 	}
 }
 
