@@ -43,20 +43,21 @@ type Config struct {
 	Hooks Hooks
 }
 
-// Hooks are called by a partition. None may call the partition back, except
-// those that say so.
+// Hooks are called by a partition. They may call its Checkpoint, and nothing
+// else of it but where they say so.
 type Hooks struct {
-	// Rolled is called after a new segment was begun: the recovery point is
-	// worth writing down. It must not block.
+	// Rolled is called after a new segment was begun: the checkpoint is worth
+	// writing down. It must not block.
 	Rolled func()
-	// LowerRecoveryPoint returns when the recovery point, which is now at most
-	// end, is durable.
-	LowerRecoveryPoint func(end ident.Offset) error
-	// StartAdvanced returns when the new start of the log is durable. It is
-	// called by DeleteRecords.
-	StartAdvanced func(start ident.Offset) error
-	// Failed is called once when the disk failed and the partition went
-	// offline, on a goroutine of its own. It may call [Partition.Reopen].
+	// LowerRecoveryPoint is called before records that were durable are cut
+	// off. It returns when the checkpoint, whose recovery point is lower now,
+	// has been written down durably.
+	LowerRecoveryPoint func() error
+	// StartAdvanced is called by DeleteRecords. It returns when the
+	// checkpoint, whose start is higher now, has been written down durably.
+	StartAdvanced func() error
+	// Failed is called when the disk failed and the partition went off line.
+	// It must not block; what it starts may call [Partition.Reopen].
 	Failed func(p *Partition, cause error)
 }
 

@@ -1,27 +1,114 @@
 package partition
 
 import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/broker/internal/batch"
 	"github.com/millrace/millrace/broker/internal/ident"
 	"github.com/millrace/millrace/broker/internal/producer"
+	"github.com/millrace/millrace/broker/internal/replica"
 	"github.com/millrace/millrace/broker/internal/storage"
 )
 
 // Partition is one partition on this broker. All methods may be called
 // concurrently.
-type Partition struct{}
+type Partition struct {
+	cfg      Config
+	settings atomic.Pointer[Settings]
+	sync     syncEntry
+
+	// reopening is held while the log is replaced.
+	reopening sync.Mutex
+
+	mu        sync.Mutex
+	gone      error        // why nothing works any more, or nil
+	log       *storage.Log // nil before it was opened
+	opened    bool         // log was open once
+	replica   *replica.Replica
+	producers *producer.State
+	effects   []replica.Effect // reused by step
+
+	waitLeader waitQueue // for the leader's own log
+	waitAll    waitQueue // for the high watermark
+	watchers   watcherList
+
+	unflushed  int64       // records since the last flush was asked for
+	flushTimer *time.Timer // runs while records wait for FlushAge
+	// snapshotAt is where the last producer snapshot was taken.
+	snapshotAt ident.Offset
+	// rolledAt is where the log began a segment whose snapshot is to be taken,
+	// else NoOffset. The log sets it, with the lock held or not.
+	rolledAt atomic.Int64
+
+	published published
+}
 
 // Open opens or begins the partition in cfg.Dir. It is neither leader nor
 // follower until told so.
-func Open(cfg Config) (*Partition, error) { panic("being written") }
+func Open(cfg Config) (*Partition, error) {
+	p, err := prepare(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.open(cfg.Start, cfg.RecoveryPoint, cfg.HighWatermark, cfg.Clean); err != nil {
+		return nil, fmt.Errorf("opening partition %v: %w", cfg.Partition, err)
+	}
+	return p, nil
+}
+
+// NewOffline returns a partition that could not be opened because of cause. It
+// answers ErrStorage until Reopen succeeds.
+func NewOffline(cfg Config, cause error) (*Partition, error) {
+	p, err := prepare(cfg)
+	if err != nil {
+		return nil, err
+	}
+	// Its checkpoint stays as it was.
+	p.replica = replica.New(replica.Config{
+		Self:          cfg.Self,
+		Start:         cfg.Start,
+		End:           max(cfg.Start, cfg.RecoveryPoint),
+		FlushedEnd:    cfg.RecoveryPoint,
+		HighWatermark: cfg.HighWatermark,
+	})
+	p.published.update(p.replica)
+	p.producers = &producer.State{}
+	p.gone = storageError("opening", cause)
+	return p, nil
+}
+
+func prepare(cfg Config) (*Partition, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	p := &Partition{cfg: cfg, snapshotAt: ident.NoOffset}
+	p.rolledAt.Store(int64(ident.NoOffset))
+	p.published.ceiling.Store(noCeiling)
+	p.sync.flush = p.flush
+	s := cfg.Settings
+	p.settings.Store(&s)
+	return p, nil
+}
 
 // Name returns the topic and number.
-func (p *Partition) Name() ident.TopicPartition { panic("being written") }
+func (p *Partition) Name() ident.TopicPartition { return p.cfg.Partition }
 
 // TopicID returns the id of the topic.
-func (p *Partition) TopicID() ident.TopicID { panic("being written") }
+func (p *Partition) TopicID() ident.TopicID { return p.cfg.TopicID }
+
+// Dir returns the folder.
+func (p *Partition) Dir() string { return p.cfg.Dir }
+
+// Err returns why the partition does not work, or nil: ErrStorage, ErrClosed
+// or ErrDeleted.
+func (p *Partition) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gone
+}
 
 // Leadership is what the cluster decided about a partition.
 type Leadership struct {
@@ -35,223 +122,158 @@ type Leadership struct {
 
 // BecomeLeader makes this broker the leader, or changes the in-sync set of
 // the partition that it leads. An epoch older than the present one is ignored.
-// The error wraps ErrStorage.
-func (p *Partition) BecomeLeader(l Leadership) error { panic("being written") }
+// The error is ErrStorage, ErrClosed or ErrDeleted when the partition does not
+// work.
+func (p *Partition) BecomeLeader(l Leadership) error {
+	if !slices.Contains(l.InSync, p.cfg.Self) {
+		return fmt.Errorf("making broker %d the leader of %v: the in-sync set %v lacks it", p.cfg.Self, p.Name(), l.InSync)
+	}
+	return p.withCalls(func(c *calls) error {
+		if p.gone != nil {
+			return p.gone
+		}
+		if l.Epoch >= p.replica.Epoch() {
+			p.log.AssignEpoch(l.Epoch)
+		}
+		p.step(c, replica.BecomeLeader{Epoch: l.Epoch, PartitionEpoch: l.PartitionEpoch, InSync: l.InSync})
+		if p.settings.Load().durable() && p.replica.FlushedEnd() < p.replica.End() {
+			// Nobody waits for the end of this log, but readers do.
+			p.requestFlush()
+		}
+		return nil
+	})
+}
 
 // Resign ends leadership. Appends that wait fail with ErrNotLeader.
-func (p *Partition) Resign() { panic("being written") }
-
-// SetSettings replaces the settings.
-func (p *Partition) SetSettings(s Settings) { panic("being written") }
-
-// Acks is what an append waits for.
-type Acks int16
-
-// The values of Kafka's protocol.
-const (
-	AcksNone   Acks = 0  // nothing
-	AcksLeader Acks = 1  // the leader has the records safe
-	AcksAll    Acks = -1 // every in-sync replica has
-)
-
-// Origin says who wrote a batch.
-type Origin int8
-
-const (
-	// FromClient is a Produce request: exactly one batch, all checks.
-	FromClient Origin = iota
-	// FromBroker is a coordinator of this broker: any number of batches
-	// without a producer id, of whose records nothing is checked.
-	FromBroker
-)
-
-// AppendRequest is a write.
-type AppendRequest struct {
-	// Batches is the record bytes. They are changed in place, and not used
-	// any more when Append returns.
-	Batches []byte
-	Acks    Acks
-	Origin  Origin
-	// Epoch is the leader epoch that the writer relies on; use NoLeaderEpoch
-	// for none.
-	Epoch ident.LeaderEpoch
+func (p *Partition) Resign() {
+	_ = p.withCalls(func(c *calls) error {
+		p.step(c, replica.Resign{})
+		return nil
+	})
 }
 
-// AppendResult is how a write ended.
-type AppendResult struct {
-	// Err is nil when the write is acknowledged as asked. The other fields are
-	// set as far as they are known also when it is not.
-	Err error
-	// Base is the offset of the first record, NoOffset when nothing was
-	// written; End is the offset after the last.
-	Base, End ident.Offset
-	// AppendTime is the broker's time in milliseconds when the topic has
-	// log-append time, else batch.NoTimestamp.
-	AppendTime int64
-	// LogStart is the start of the log.
-	LogStart ident.Offset
-	// Duplicate says that the batch was written before, at Base.
-	Duplicate bool
+// SetSettings replaces the settings. Zero fields take defaults.
+func (p *Partition) SetSettings(s Settings) {
+	s = s.withDefaults()
+	_ = p.withCalls(func(c *calls) error {
+		p.settings.Store(&s)
+		if p.gone != nil {
+			return nil
+		}
+		p.log.SetSettings(s.Log)
+		p.step(c, replica.DurabilityChanged{Durable: s.durable()})
+		if s.durable() {
+			// What was written before the change has waiters too, now.
+			p.requestFlush()
+		}
+		return nil
+	})
 }
 
-// Append checks and writes batches and then waits without a goroutine: done is
-// called exactly once, when the acknowledgement that was asked for is there, or
-// cannot come any more. It is called on any goroutine, possibly before Append
-// returns, without locks held; it must not block.
-//
-// Appends of one goroutine are written in the order of their calls. The
-// returned Wait can give up waiting; it is nil when done was called already.
-func (p *Partition) Append(r AppendRequest, done func(AppendResult)) *Wait { panic("being written") }
-
-// Wait is an append that is written and not acknowledged yet.
-type Wait struct{}
-
-// Cancel calls done with err now, unless it was called or is being called. It
-// reports whether it did. The written records stay. A nil Wait does nothing.
-func (w *Wait) Cancel(err error) bool { panic("being written") }
-
-// Isolation is how far a reader may see.
-type Isolation int8
-
-const (
-	// ReadUncommitted sees up to the high watermark.
-	ReadUncommitted Isolation = iota
-	// ReadCommitted sees up to the last stable offset.
-	ReadCommitted
-	// ReadReplica sees up to the end of the log, as followers do.
-	ReadReplica
-)
-
-// ReadRequest asks for records.
-type ReadRequest struct {
-	From      ident.Offset
-	Isolation Isolation
-	// BytesMax bounds the answer; with AtLeastOne a first batch that is larger
-	// is returned nevertheless.
-	BytesMax   int
-	AtLeastOne bool
-	// Epoch is the reader's idea of the leader epoch, NoLeaderEpoch for none.
-	Epoch ident.LeaderEpoch
+// calls collects what is to be called when the lock is released.
+type calls struct {
+	done   []*Wait
+	notify []func()
+	failed error // for Hooks.Failed
 }
 
-// Marks are the offsets that every answer carries.
-type Marks struct {
-	// Start is the first offset that may be read, End the end of the log.
-	Start, End ident.Offset
-	// HighWatermark is the end of what is safe on all in-sync replicas.
-	HighWatermark ident.Offset
-	// LastStable is the end of what lies before the first open transaction; it
-	// is never above HighWatermark.
-	LastStable ident.Offset
+// withCalls runs f with the lock held, and then, without it, what f collected.
+func (p *Partition) withCalls(f func(c *calls) error) error {
+	var c calls
+	p.mu.Lock()
+	err := f(&c)
+	p.mu.Unlock()
+	p.run(&c)
+	return err
 }
 
-// ReadResult is what a read found.
-type ReadResult struct {
-	Marks
-	// Records are whole batches; the first may begin below From. The caller
-	// closes it.
-	Records storage.Chunk
+func (p *Partition) run(c *calls) {
+	for _, w := range c.done {
+		w.done(w.result)
+	}
+	for _, notify := range c.notify {
+		notify()
+	}
+	if c.failed != nil && p.cfg.Hooks.Failed != nil {
+		p.cfg.Hooks.Failed(p, c.failed)
+	}
 }
 
-// Read returns records that are there; it never waits. Errors are
-// ErrNotLeader, EpochError, storage.OutOfRangeError (the marks are set then)
-// and ErrStorage.
-func (p *Partition) Read(r ReadRequest) (ReadResult, error) { panic("being written") }
+// step feeds the machine and does what it says. The lock is held.
+func (p *Partition) step(c *calls, e replica.Event) {
+	p.effects = p.replica.Step(p.cfg.Now(), e, p.effects[:0])
+	for _, effect := range p.effects {
+		switch effect := effect.(type) {
+		case replica.LeaderSafe:
+			p.waitLeader.release(effect.End, c)
+		case replica.HighWatermarkMoved:
+			p.releaseAll(effect.Offset, c)
+			p.watchers.notify(c)
+		case replica.RoleChanged:
+			// Those that wait for another leadership can rely on nothing.
+			p.failWaits(c, ErrNotLeader)
+			p.watchers.notify(c)
+		default:
+			panic(fmt.Sprintf("partition: effect of unknown type %T", effect))
+		}
+	}
+	p.published.update(p.replica)
+}
 
-// Marks returns the offsets.
-func (p *Partition) Marks() Marks { panic("being written") }
+// releaseAll answers the acks=all appends below the high watermark.
+func (p *Partition) releaseAll(highWatermark ident.Offset, c *calls) {
+	first := len(c.done)
+	p.waitAll.release(highWatermark, c)
+	if !p.enoughInSync() {
+		for _, w := range c.done[first:] {
+			w.result.Err = ErrNotEnoughReplicasAfterAppend
+		}
+	}
+}
+
+func (p *Partition) enoughInSync() bool {
+	return len(p.replica.InSync()) >= p.settings.Load().InSyncMin
+}
+
+// failWaits ends all waiting with err. The lock is held.
+func (p *Partition) failWaits(c *calls, err error) {
+	p.waitLeader.fail(err, c)
+	p.waitAll.fail(err, c)
+}
+
+// checkLeader is CheckLeader with the lock held.
+func (p *Partition) checkLeader(epoch ident.LeaderEpoch) error {
+	switch current := p.replica.Epoch(); {
+	case p.gone != nil:
+		return p.gone
+	case p.replica.Role() != replica.Leader:
+		return ErrNotLeader
+	case epoch != ident.NoLeaderEpoch && epoch != current:
+		return &EpochError{Asked: epoch, Current: current}
+	}
+	return nil
+}
 
 // CheckLeader returns nil when this broker leads the partition and epoch is
 // its epoch or NoLeaderEpoch; else ErrNotLeader, EpochError, ErrStorage,
 // ErrClosed or ErrDeleted.
-func (p *Partition) CheckLeader(epoch ident.LeaderEpoch) error { panic("being written") }
+func (p *Partition) CheckLeader(epoch ident.LeaderEpoch) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.checkLeader(epoch)
+}
 
 // LeaderEpoch returns the epoch of the present leader, NoLeaderEpoch before
 // the first.
-func (p *Partition) LeaderEpoch() ident.LeaderEpoch { panic("being written") }
-
-// OffsetForTime returns the first record with a time of at least ms that the
-// isolation lets the reader see; ok is false when there is none.
-func (p *Partition) OffsetForTime(ms int64, iso Isolation) (s storage.Stamp, ok bool, err error) {
-	panic("being written")
-}
-
-// MaxTimestamp returns the first record that has the highest time, ok is false
-// when there is none.
-func (p *Partition) MaxTimestamp(iso Isolation) (s storage.Stamp, ok bool, err error) {
-	panic("being written")
-}
-
-// EpochAt returns the leader epoch of the record at offset o, which
-// ListOffsets answers with; NoLeaderEpoch when the log cannot say.
-func (p *Partition) EpochAt(o ident.Offset) ident.LeaderEpoch { panic("being written") }
-
-// EndOffsetForEpoch returns the largest epoch not above the one asked for and
-// where it ends; NoLeaderEpoch and NoOffset when the log cannot say.
-func (p *Partition) EndOffsetForEpoch(epoch ident.LeaderEpoch) (ident.LeaderEpoch, ident.Offset) {
-	panic("being written")
-}
-
-// DeleteRecords makes before the start of the log; NoOffset stands for the high
-// watermark. It returns the new start once that is durable, so it blocks for
-// the disk. An offset above the high watermark is a storage.OutOfRangeError.
-func (p *Partition) DeleteRecords(before ident.Offset) (ident.Offset, error) { panic("being written") }
-
-// Replay calls f with every batch from offset from on up to the end of the log.
-// The view is valid until f returns.
-func (p *Partition) Replay(from ident.Offset, f func(batch.View) error) error {
-	panic("being written")
+func (p *Partition) LeaderEpoch() ident.LeaderEpoch {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.replica.Epoch()
 }
 
 // Producers lists the producers that the partition remembers, by id.
-func (p *Partition) Producers() []producer.Producer { panic("being written") }
-
-// Watcher is told when there may be more to read. It watches one partition.
-type Watcher struct{}
-
-// NewWatcher returns a watcher that calls f. f is called after the high
-// watermark, the end or the start of the log moved, leadership ended, or the
-// partition went away; on the goroutine that did it, without locks held, so it
-// must not block. It may be called once more after Unwatch returned, and
-// concurrently with itself.
-func NewWatcher(f func()) *Watcher { panic("being written") }
-
-// Watch adds a watcher that watches nothing yet. To miss nothing, watch first
-// and read then.
-func (p *Partition) Watch(w *Watcher) { panic("being written") }
-
-// Unwatch removes the watcher, which may be used again then. Removing one that
-// is not there does nothing.
-func (p *Partition) Unwatch(w *Watcher) { panic("being written") }
-
-// ApplyRetention deletes old segments and forgets idle producers.
-func (p *Partition) ApplyRetention(now time.Time) (storage.Deleted, error) { panic("being written") }
-
-// RecoveryPoint returns the offset below which everything is durable.
-func (p *Partition) RecoveryPoint() ident.Offset { panic("being written") }
-
-// Size returns the bytes of all segments.
-func (p *Partition) Size() int64 { panic("being written") }
-
-// Reopen recovers a partition whose disk failed. What was not durable is cut
-// off. It leads nothing then, until BecomeLeader.
-func (p *Partition) Reopen() error { panic("being written") }
-
-// Close fails what waits with ErrClosed, flushes and closes. An error means
-// that the partition must not be opened as clean.
-func (p *Partition) Close() error { panic("being written") }
-
-// CloseForDelete is Close before the folder is removed: what waits fails with
-// ErrDeleted and nothing is flushed.
-func (p *Partition) CloseForDelete() { panic("being written") }
-
-// Syncers is a pool of goroutines that flush partitions, those with the
-// oldest waiter first.
-type Syncers struct{}
-
-// NewSyncers starts n syncers.
-func NewSyncers(n int) *Syncers { panic("being written") }
-
-// Close waits for the flushes that run, and ends the goroutines. Partitions
-// must be closed before.
-func (s *Syncers) Close() { panic("being written") }
+func (p *Partition) Producers() []producer.Producer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.producers.Producers()
+}

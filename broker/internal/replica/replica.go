@@ -170,6 +170,15 @@ func (r *Replica) Role() Role { return r.role }
 // Epoch returns the latest leader epoch, NoLeaderEpoch before the first.
 func (r *Replica) Epoch() ident.LeaderEpoch { return r.epoch }
 
+// Start returns the start of the local log.
+func (r *Replica) Start() ident.Offset { return r.start }
+
+// End returns the end of the local log.
+func (r *Replica) End() ident.Offset { return r.end }
+
+// FlushedEnd returns the end of what of the local log is durable.
+func (r *Replica) FlushedEnd() ident.Offset { return r.flushedEnd }
+
 // HighWatermark returns the high watermark.
 func (r *Replica) HighWatermark() ident.Offset { return r.highWatermark }
 
