@@ -34,11 +34,12 @@ type TaskStatus struct {
 	Progress *Progress `json:"progress,omitempty"`
 }
 
-// Progress is how much of a source has been read, in bytes or whatever else
-// the source counts. Total may grow while the source does.
+// Progress is how much of a source has been read, in the units that the source
+// counts. A Total of 0 is not known; it may grow while the source does.
 type Progress struct {
-	Done  int64 `json:"done"`
-	Total int64 `json:"total"`
+	Done  int64  `json:"done"`
+	Total int64  `json:"total"`
+	Unit  string `json:"unit"`
 }
 
 // Plugin describes a connector class that a worker can run.

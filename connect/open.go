@@ -1,0 +1,181 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/millrace/millrace/connect/config"
+	"github.com/millrace/millrace/connect/convert"
+	"github.com/millrace/millrace/connect/host"
+)
+
+// stopTimeout is how long a task that is told to stop may take to tidy up:
+// to see acknowledgements in, to flush and to commit.
+const stopTimeout = 5 * time.Second
+
+// runSource opens the plugin where the stored positions say, and reads.
+func (t *task) runSource(ctx context.Context) error {
+	key, value, err := t.converters()
+	if err != nil {
+		return err
+	}
+	client, err := t.worker.client(kgo.AllowAutoTopicCreation(), kgo.ProducerBatchCompression(kgo.Lz4Compression(), kgo.NoCompression()),
+		kgo.RecordPartitioner(keyOrGiven{}), kgo.MaxBufferedRecords(batchesInFlight*20_000))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	cfg, stopReports, err := t.hostConfig(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopReports()
+	cfg.Resume = t.worker.offsets.of(t.connector)
+	plugin, err := t.worker.cfg.Host.OpenSource(cfg)
+	if err != nil {
+		return err
+	}
+	source := &sourceTask{task: t, plugin: plugin, client: client, key: key, value: value, topic: t.settings[config.Topic]}
+	return errors.Join(source.run(ctx), closePlugin(ctx, plugin.Close))
+}
+
+// runSink opens the plugin and moves records to it.
+func (t *task) runSink(ctx context.Context) error {
+	key, value, err := t.converters()
+	if err != nil {
+		return err
+	}
+	cfg, stopReports, err := t.hostConfig(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopReports()
+	cfg.Topics = t.topics()
+	plugin, err := t.worker.cfg.Host.OpenSink(cfg)
+	if err != nil {
+		return err
+	}
+	sink := &sinkTask{task: t, plugin: plugin, key: key, value: value}
+	for {
+		err = t.consume(ctx, sink, cfg.Topics)
+		if !errors.Is(err, host.ErrRewind) {
+			return errors.Join(err, closePlugin(ctx, plugin.Close))
+		}
+		// A new client begins at the committed offsets, which are those of the
+		// last flush.
+		t.log.Warn("records are read again from the committed offsets", "err", err)
+	}
+}
+
+// hostConfig describes the task to the host. The returned function ends the
+// reports of the process's state; call it after the plugin was closed.
+func (t *task) hostConfig(ctx context.Context) (host.TaskConfig, func(), error) {
+	dir := t.stateDir()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return host.TaskConfig{}, nil, fmt.Errorf("making the task's folder: %w", err)
+	}
+	onStatus, stop := t.reportProcess(ctx)
+	return host.TaskConfig{
+		Plugin: t.class.name, Connector: t.connector, Task: t.number, StateDir: dir,
+		Settings: config.Own(t.settings, t.class.kind), OnStatus: onStatus,
+	}, stop, nil
+}
+
+// consume is one membership in the connector's consumer group.
+func (t *task) consume(ctx context.Context, sink *sinkTask, topics []string) error {
+	client, err := t.worker.client(kgo.ConsumerGroup(sinkGroup(t.connector)), kgo.ConsumeTopics(topics...),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
+		kgo.OnPartitionsRevoked(sink.revoked), kgo.OnPartitionsLost(sink.lost))
+	if err != nil {
+		return err
+	}
+	defer client.CloseAllowingRebalance()
+	sink.client = client
+	if topic := t.settings[config.DeadLetters]; topic != "" {
+		sink.dead = &deadLetters{client: client, topic: topic, headers: t.settings[config.DeadHeaders] != "false", connector: t.connector, task: t.number}
+		replication, err := strconv.ParseInt(t.settings[config.DeadReplicas], 10, 16)
+		if err != nil {
+			replication = -1
+		}
+		if err := sink.dead.create(ctx, int16(replication)); err != nil {
+			return err
+		}
+	}
+	return sink.run(ctx)
+}
+
+func (t *task) topics() []string {
+	var topics []string
+	for topic := range strings.SplitSeq(t.settings[config.Topics], ",") {
+		if topic = strings.TrimSpace(topic); topic != "" {
+			topics = append(topics, topic)
+		}
+	}
+	return topics
+}
+
+func (t *task) converters() (key, value convert.Converter, err error) {
+	if key, err = converter(t.settings, config.KeyConverter); err != nil {
+		return nil, nil, err
+	}
+	value, err = converter(t.settings, config.ValueConverter)
+	return key, value, err
+}
+
+func converter(settings map[string]string, setting string) (convert.Converter, error) {
+	name := settings[setting]
+	if name == "" {
+		name = convert.Names[0]
+	}
+	c, err := convert.Lookup(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", setting, err)
+	}
+	return c, nil
+}
+
+// stateDir is a folder of the task's own, on this machine.
+func (t *task) stateDir() string {
+	return filepath.Join(t.worker.cfg.StateDir, "connectors", t.connector, strconv.Itoa(t.number))
+}
+
+// closePlugin gives a plugin [stopTimeout] to close. After a stop an error of
+// the closing is of no interest.
+func closePlugin(ctx context.Context, closing func(context.Context) error) error {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if err := closing(last); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("closing the plugin: %w", err)
+	}
+	return nil
+}
+
+// keyOrGiven sends a record to the partition that the source chose, and by the
+// hash of its key (as Kafka's clients hash it) if it chose none.
+type keyOrGiven struct{}
+
+func (keyOrGiven) ForTopic(topic string) kgo.TopicPartitioner {
+	return givenFirst{kgo.UniformBytesPartitioner(64<<10, true, true, nil).ForTopic(topic)}
+}
+
+type givenFirst struct{ kgo.TopicPartitioner }
+
+func (g givenFirst) RequiresConsistency(r *kgo.Record) bool {
+	return r.Partition >= 0 || g.TopicPartitioner.RequiresConsistency(r)
+}
+
+func (g givenFirst) Partition(r *kgo.Record, n int) int {
+	if r.Partition >= 0 {
+		return int(r.Partition)
+	}
+	return g.TopicPartitioner.Partition(r, n)
+}

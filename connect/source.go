@@ -1,0 +1,239 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/millrace/millrace/connect/convert"
+	"github.com/millrace/millrace/connect/host"
+	"github.com/millrace/millrace/sdk/connector"
+)
+
+// batchesInFlight bounds what a source task has read and the brokers have not
+// acknowledged yet.
+const batchesInFlight = 2
+
+// sourceTask moves the records of one source task to topics.
+type sourceTask struct {
+	*task
+	plugin     *host.Source
+	client     *kgo.Client
+	key, value convert.Converter
+	topic      string
+
+	// acked holds the positions that were acknowledged and are not in the
+	// offsets topic yet. Only the goroutine of settle uses it.
+	acked map[string]string
+}
+
+// sent is a batch on its way to the brokers.
+type sent struct {
+	positions map[string]string
+	records   int
+	// pending counts the records without an answer; the last one closes done.
+	pending atomic.Int64
+	done    chan struct{}
+	failure atomic.Pointer[sendError]
+}
+
+// sendError says which record a broker refused.
+type sendError struct {
+	topic string
+	err   error
+}
+
+func (e *sendError) Error() string { return fmt.Sprintf("sending to topic %s: %v", e.topic, e.err) }
+func (e *sendError) Unwrap() error { return e.err }
+
+// run reads until the source ends (nil), fails, or ctx ends. Reading and
+// waiting for acknowledgements overlap by [batchesInFlight].
+func (t *sourceTask) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	flying := make(chan *sent, batchesInFlight)
+	settled := make(chan error, 1)
+	go func() {
+		err := t.settle(ctx, flying)
+		if err != nil {
+			cancel(err) // ends the reader, which may be waiting in Read
+		}
+		settled <- err
+	}()
+	err := t.read(ctx, flying)
+	close(flying)
+	if settleErr := <-settled; settleErr != nil {
+		return settleErr
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+func (t *sourceTask) read(ctx context.Context, flying chan<- *sent) error {
+	for {
+		if err := t.gate.pass(ctx); err != nil {
+			return err
+		}
+		batch, readErr := t.plugin.Read(ctx)
+		t.noteProgress()
+		if batch != nil && batch.Len() > 0 {
+			b, err := t.send(ctx, batch)
+			if err != nil {
+				return err
+			}
+			select {
+			case flying <- b:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if readErr != nil {
+			return readErr
+		}
+	}
+}
+
+func (t *sourceTask) noteProgress() {
+	if s := t.plugin.Status(); s.HasProgress {
+		t.progress.Store(&Progress{Done: s.Progress.Done, Total: s.Progress.Total, Unit: s.Progress.Unit})
+	}
+}
+
+// send hands a batch to the client, which keeps its order in each partition.
+func (t *sourceTask) send(ctx context.Context, batch *connector.Batch) (*sent, error) {
+	b := &sent{positions: map[string]string{}, records: batch.Len(), done: make(chan struct{})}
+	b.pending.Store(1) // held by this function, so that done is closed once
+	for i, r := range batch.Rows() {
+		record, err := t.record(r)
+		if err == nil {
+			b.pending.Add(1)
+			t.client.Produce(ctx, record, t.answered(b))
+		} else if err := t.tolerate(fmt.Errorf("record %d at %s of %s: %w", i, r.Origin.Position, r.Origin.Partition, err)); err != nil {
+			b.answer()
+			return nil, err
+		}
+		b.positions[r.Origin.Partition] = r.Origin.Position
+	}
+	b.answer()
+	return b, nil
+}
+
+// answered notes the outcome of one record. A record that no broker will ever
+// take is a bad record; anything else fails the task.
+func (t *sourceTask) answered(b *sent) func(*kgo.Record, error) {
+	return func(r *kgo.Record, err error) {
+		if errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.InvalidRecord) || errors.Is(err, kerr.RecordListTooLarge) {
+			err = t.tolerate(fmt.Errorf("a record of %d bytes for topic %s: %w", len(r.Value), r.Topic, err))
+		}
+		if err != nil {
+			b.failure.CompareAndSwap(nil, &sendError{r.Topic, err})
+		}
+		b.answer()
+	}
+}
+
+func (b *sent) answer() {
+	if b.pending.Add(-1) == 0 {
+		close(b.done)
+	}
+}
+
+func (t *sourceTask) record(r *connector.Record) (*kgo.Record, error) {
+	key, err := t.key.Encode(r.Key)
+	if err != nil {
+		return nil, fmt.Errorf("its key: %w", err)
+	}
+	value, err := t.value.Encode(r.Value)
+	if err != nil {
+		return nil, fmt.Errorf("its value: %w", err)
+	}
+	record := &kgo.Record{Topic: r.Topic, Partition: r.Partition, Key: key, Value: value, Timestamp: r.Timestamp}
+	if record.Topic == "" {
+		record.Topic = t.topic
+	}
+	if record.Topic == "" {
+		return nil, errors.New("the connector names no topic for it: give the connector the setting topic")
+	}
+	for _, h := range r.Headers {
+		record.Headers = append(record.Headers, kgo.RecordHeader{Key: h.Name, Value: h.Value})
+	}
+	return record, nil
+}
+
+// settle waits for batches in order and stores their positions, once an
+// interval and at the end. It returns when flying is closed, or on an error.
+func (t *sourceTask) settle(ctx context.Context, flying <-chan *sent) error {
+	t.acked = map[string]string{}
+	ticker := time.NewTicker(t.worker.cfg.CommitInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case b, ok := <-flying:
+			if !ok {
+				return t.store(ctx)
+			}
+			if err := t.await(ctx, b); err != nil {
+				return err
+			}
+		case <-ticker.C:
+			if err := t.store(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// await waits until every record of the batch has its answer. It goes on after
+// ctx ended for as long as a stop may take: what was acknowledged meanwhile
+// need not come again.
+func (t *sourceTask) await(ctx context.Context, b *sent) error {
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		select {
+		case <-b.done:
+		case <-time.After(stopTimeout):
+			return context.Cause(ctx)
+		}
+	}
+	if failure := b.failure.Load(); failure != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return failure
+	}
+	maps.Copy(t.acked, b.positions)
+	t.records.Add(int64(b.records))
+	return nil
+}
+
+// store writes the positions of what was acknowledged since the last time, and
+// then tells the source.
+func (t *sourceTask) store(ctx context.Context) error {
+	if len(t.acked) == 0 {
+		return nil
+	}
+	storeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if ctx.Err() == nil {
+		storeCtx = ctx
+	}
+	if err := t.worker.offsets.store(storeCtx, t.connector, t.acked); err != nil {
+		return err
+	}
+	positions := t.acked
+	t.acked = map[string]string{}
+	if err := t.plugin.Ack(ctx, positions); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("acknowledging to the source: %w", err)
+	}
+	return nil
+}

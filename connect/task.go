@@ -1,0 +1,126 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/connect/config"
+)
+
+// task is one share of a connector's work, with what sources and sinks have in
+// common: its status, its counters, and what happens when it fails.
+type task struct {
+	worker    *Worker
+	connector string
+	number    int
+	class     class
+	settings  map[string]string // the connector's, with the task's own laid over
+	gate      *gate
+	log       *slog.Logger
+
+	records  atomic.Int64
+	progress atomic.Pointer[Progress]
+	// restart asks for the process to be started anew; it holds one request.
+	restart chan struct{}
+}
+
+// errRestart ends a run because a user asked for a restart.
+var errRestart = errors.New("restart requested")
+
+// loop runs the task until ctx ends. A task that failed or came to its end
+// stays so until it is restarted.
+func (t *task) loop(ctx context.Context) {
+	for {
+		t.records.Store(0)
+		t.report(ctx, t.activeState(), nil)
+		err := t.runUntilRestart(ctx)
+		switch {
+		case ctx.Err() != nil:
+			t.report(ctx, Unassigned, nil)
+			return
+		case errors.Is(err, errRestart):
+			t.report(ctx, Restarting, nil)
+			continue
+		case err != nil:
+			t.log.Error("task failed", "err", err)
+			t.report(ctx, Failed, err)
+		default:
+			t.log.Info("task completed: the source has been read to its end")
+			t.report(ctx, Completed, nil)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.restart:
+			t.report(ctx, Restarting, nil)
+		}
+	}
+}
+
+func (t *task) runUntilRestart(ctx context.Context) error {
+	run, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-t.restart:
+			cancel(errRestart)
+		case <-ended:
+		}
+	}()
+	err := t.runOnce(run)
+	if errors.Is(context.Cause(run), errRestart) {
+		return errRestart
+	}
+	return err
+}
+
+// runOnce opens the plugin and moves records until it ends.
+func (t *task) runOnce(ctx context.Context) error {
+	if t.class.kind == config.Source {
+		return t.runSource(ctx)
+	}
+	return t.runSink(ctx)
+}
+
+// tolerate returns nil if one bad record is to be passed over, and the error
+// that fails the task otherwise.
+func (t *task) tolerate(err error) error {
+	if t.settings[config.Tolerance] != "all" {
+		return fmt.Errorf("%w; errors.tolerance=all would go on without it", err)
+	}
+	t.log.Warn("bad record", "err", err)
+	return nil
+}
+
+func (t *task) activeState() State {
+	if t.gate.isPaused() {
+		return Paused
+	}
+	return Running
+}
+
+func (t *task) report(ctx context.Context, state State, cause error) {
+	t.worker.statuses.set(ctx, taskKey(t.connector, t.number), state, cause)
+}
+
+// requestRestart does not wait; a request that is pending already is enough.
+func (t *task) requestRestart() {
+	select {
+	case t.restart <- struct{}{}:
+	default:
+	}
+}
+
+func (t *task) status() TaskStatus {
+	return TaskStatus{
+		ID:       t.number,
+		Status:   t.worker.statuses.get(taskKey(t.connector, t.number)),
+		Records:  t.records.Load(),
+		Progress: t.progress.Load(),
+	}
+}
