@@ -62,7 +62,8 @@ type Settings struct {
 	// (segment.jitter.ms). 0 means none.
 	SegmentJitter time.Duration
 	// IndexInterval is the number of bytes between two entries of an index
-	// (index.interval.bytes). 0 means 4096; negative means every batch.
+	// (index.interval.bytes). 0 means 4096; 1 makes an entry for every batch
+	// but the first.
 	IndexInterval int
 	// IndexBytes is the largest size of an index file; a full one rolls the
 	// segment (segment.index.bytes). 0 means 10 MiB.
@@ -99,7 +100,7 @@ func (s Settings) withDefaults() Settings {
 	if s.SegmentAge <= 0 {
 		s.SegmentAge = segmentAgeDefault
 	}
-	if s.IndexInterval == 0 {
+	if s.IndexInterval <= 0 {
 		s.IndexInterval = indexIntervalDefault
 	}
 	if s.IndexBytes <= 0 {

@@ -1,172 +1,249 @@
 package storage
 
 import (
-	"time"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"sync"
+	"sync/atomic"
 
-	"github.com/millrace/millrace/broker/internal/batch"
 	"github.com/millrace/millrace/broker/internal/ident"
 )
 
 // Log is the log of one partition. All methods may be called concurrently.
 // Methods that change the log wait for one another; reads wait for none.
-type Log struct{}
-
-// Recovered says what [Open] found and mended.
-type Recovered struct {
-	// SegmentsRead is the number of segments whose batches were checked.
-	SegmentsRead int
-	// CutBytes is how many bytes were cut off, and CutCause why; 0 and nil
-	// when the log ended well.
-	CutBytes int64
-	CutCause error
-	// Kept lists the files that hold cut bytes among which whole batches
-	// were found.
-	Kept []string
-	// IndexesRebuilt is the number of index files that failed their check or
-	// were missing.
-	IndexesRebuilt int
-}
-
-// Open opens the log in cfg.Dir, or begins an empty one at offset cfg.Start.
-// It recovers from a crash as the package doc says; the error is a
-// [DamageError] when what was once durable is not there any more.
-func Open(cfg Config) (*Log, Recovered, error) { panic("being written") }
-
-// Appended says where batches went.
-type Appended struct {
-	// Base is the offset of the first record, and End the end of the log
-	// after the last.
-	Base, End ident.Offset
-	// Bytes is the size of what was written.
-	Bytes int64
-}
-
-// AppendAsLeader gives the batches the next offsets and the epoch, in place,
-// and writes them. The batches must have been validated. They are not kept.
 //
-// Nothing is appended when it returns an error: a partial write is cut off.
-// The error wraps [disk.ErrNoSpace] when the disk is full, and a later append
-// may succeed; [ErrTooLarge]; [ErrFailed].
-func (l *Log) AppendAsLeader(batches []byte, epoch ident.LeaderEpoch) (Appended, error) {
-	panic("being written")
+// Three locks are taken in this order: writing, by whoever appends or
+// truncates; flushing, by whoever syncs or truncates; mu, for moments, to look
+// at or publish the state below it. Only mu is ever held without I/O, and only
+// mu is taken by readers.
+type Log struct {
+	cfg      Config // but Settings, which change
+	settings atomic.Pointer[Settings]
+	epochs   epochCache
+	buffers  sync.Pool // *[]byte of walkBuffer
+
+	writing sync.Mutex
+	tail    tail // guarded by writing
+
+	flushing sync.Mutex
+
+	mu sync.RWMutex
+	// segments are ordered by base and never empty; the last is active. The
+	// slice is replaced, never changed, so that readers may keep it.
+	segments []*segment
+	start    ident.Offset
+	end      ident.Offset
+	flushed  ident.Offset
+	youngest mark // of the active segment
+	// newDirs counts changes of the folder, syncedDirs those that are durable.
+	newDirs, syncedDirs int
+	// cuts counts truncations of the tail. A reader that ran into nonsense
+	// while one happened looks again.
+	cuts   int
+	failed error // wraps ErrFailed
+	closed bool
 }
 
-// AppendAsFollower writes batches that came from the leader, with their
-// offsets and epochs. Their checksums are verified here. Offsets must not lie below the end of the
-// log, must increase and may leave gaps, as compaction does; epochs must not
-// decrease; else the error is [ErrOutOfOrder]. Errors are those of AppendAsLeader besides.
-func (l *Log) AppendAsFollower(batches []byte) (Appended, error) { panic("being written") }
+// usable fails when the log has failed or was closed.
+func (l *Log) usable() error {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.usableLocked()
+}
 
-// AssignEpoch records that a leader of this epoch begins at the end of the
-// log. Epochs not above the latest are ignored.
-func (l *Log) AssignEpoch(epoch ident.LeaderEpoch) { panic("being written") }
+func (l *Log) usableLocked() error {
+	if l.closed {
+		return fmt.Errorf("%s: %w", l.cfg.Dir, ErrClosed)
+	}
+	return l.failed
+}
 
-// Flush makes durable all that was appended before it was called, and returns
-// the flushed end. Calls that overlap share syncs. It may run concurrently
-// with appends and reads. An error wraps [ErrFailed] and is final.
-func (l *Log) Flush() (ident.Offset, error) { panic("being written") }
+// fail makes cause the end of the log and returns the error that everyone will
+// see. The first cause stays.
+func (l *Log) fail(cause error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed == nil {
+		l.failed = fmt.Errorf("%w: %w", ErrFailed, cause)
+	}
+	return l.failed
+}
 
 // Start returns the first offset that may be read.
-func (l *Log) Start() ident.Offset { panic("being written") }
+func (l *Log) Start() ident.Offset {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.start
+}
 
 // End returns the offset that the next record will get.
-func (l *Log) End() ident.Offset { panic("being written") }
+func (l *Log) End() ident.Offset {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.end
+}
 
 // FlushedEnd returns the end of what survives a crash. It is also the recovery
 // point to checkpoint.
-func (l *Log) FlushedEnd() ident.Offset { panic("being written") }
+func (l *Log) FlushedEnd() ident.Offset {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.flushed
+}
 
 // Size returns the size of all segments in bytes, indexes excluded.
-func (l *Log) Size() int64 { panic("being written") }
+func (l *Log) Size() int64 {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	var n int64
+	for _, s := range l.segments {
+		n += s.size.Load()
+	}
+	return n
+}
 
 // Err returns why the log has failed, or nil.
-func (l *Log) Err() error { panic("being written") }
+func (l *Log) Err() error {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.failed
+}
 
 // SetSettings replaces the settings; the active segment obeys them from the
 // next append on.
-func (l *Log) SetSettings(s Settings) { panic("being written") }
-
-// Read returns whole batches from the one that holds offset from, or the next
-// one if from lies in a gap, up to maxBytes or the exclusive offset end,
-// whichever comes first. The first batch may begin below from. The chunk ends
-// at the latest with a segment; it is empty when nothing lies before end. With
-// atLeastOne a first batch larger than maxBytes is returned alone.
-//
-// The error is an [OutOfRangeError] when from is not in [Start, End].
-func (l *Log) Read(from, end ident.Offset, maxBytes int, atLeastOne bool) (Chunk, error) {
-	panic("being written")
+func (l *Log) SetSettings(s Settings) {
+	s = s.withDefaults()
+	l.settings.Store(&s)
 }
 
-// Replay calls f with every batch that ends after from, in order, up to the
-// end of the log. The view is valid until f returns. It stops at the first
-// error and returns it.
-func (l *Log) Replay(from ident.Offset, f func(batch.View) error) error { panic("being written") }
-
-// Stamp names a record by time.
-type Stamp struct {
-	Offset ident.Offset
-	// Timestamp is the record's, in milliseconds since the Unix epoch.
-	Timestamp int64
-	// Epoch is that of the record's batch.
-	Epoch ident.LeaderEpoch
+// AssignEpoch records that a leader of this epoch begins at the end of the
+// log. Epochs not above the latest are ignored.
+func (l *Log) AssignEpoch(epoch ident.LeaderEpoch) {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.epochs.assign(epoch, l.End())
 }
-
-// OffsetForTime returns the first record at or above the log's start whose
-// timestamp is at least ms; ok is false when there is none.
-func (l *Log) OffsetForTime(ms int64) (s Stamp, ok bool, err error) { panic("being written") }
-
-// MaxTimestamp returns the first record that has the highest timestamp; ok is
-// false when the log has no record with one.
-func (l *Log) MaxTimestamp() (s Stamp, ok bool, err error) { panic("being written") }
 
 // LatestEpoch returns the latest leader epoch that the log knows, or
 // NoLeaderEpoch.
-func (l *Log) LatestEpoch() ident.LeaderEpoch { panic("being written") }
+func (l *Log) LatestEpoch() ident.LeaderEpoch { return l.epochs.latest() }
 
 // EpochEnd returns the largest epoch not above the one asked for, and where it
 // ended: the start of the next larger one, or the end of the log when epoch is
 // the latest. It returns NoLeaderEpoch and NoOffset when the log cannot say
 // (KIP-101, KIP-279).
 func (l *Log) EpochEnd(epoch ident.LeaderEpoch) (ident.LeaderEpoch, ident.Offset) {
-	panic("being written")
+	return l.epochs.end(epoch, l.End())
 }
 
 // EpochAt returns the leader epoch of the record at offset o, or NoLeaderEpoch
 // when the log cannot say.
-func (l *Log) EpochAt(o ident.Offset) ident.LeaderEpoch { panic("being written") }
+func (l *Log) EpochAt(o ident.Offset) ident.LeaderEpoch { return l.epochs.at(o) }
 
-// TruncateTail removes all batches that hold offsets at or above end, and is
-// durable when it returns. The end of the log is end or, when end lay inside
-// a batch, the start of that batch.
-func (l *Log) TruncateTail(end ident.Offset) error { panic("being written") }
-
-// AdvanceStart makes start the first offset that may be read, and deletes the
-// segments that lie below. A start beyond the end empties the log and lets it
-// continue there. A start that is not above the present one is ignored. The
-// caller checkpoints the new start.
-func (l *Log) AdvanceStart(start ident.Offset) error { panic("being written") }
-
-// Deleted says what retention removed.
-type Deleted struct {
-	Segments int
-	Bytes    int64
-	// Start is the start of the log afterwards.
-	Start ident.Offset
+// view is the log at one moment: what a reader works on without a lock.
+type view struct {
+	segments   []*segment
+	start, end ident.Offset
+	// activeSize and youngest are those of the last segment.
+	activeSize int64
+	youngest   mark
+	cuts       int
 }
 
-// ApplyRetention deletes the oldest segments that are beyond the settings'
-// age or size, or lie below the start of the log. No record at or above
-// bound, the high watermark, is deleted.
-func (l *Log) ApplyRetention(now time.Time, bound ident.Offset) (Deleted, error) {
-	panic("being written")
+// look returns the log as it is now.
+func (l *Log) look() (view, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if err := l.usableLocked(); err != nil {
+		return view{}, err
+	}
+	return view{l.segments, l.start, l.end, last(l.segments).size.Load(), l.youngest, l.cuts}, nil
 }
 
-// Roll begins a new segment, unless the active one is empty.
-func (l *Log) Roll() error { panic("being written") }
+// find returns the index of the segment that holds o or the gap that o is in.
+func (w view) find(o ident.Offset) int {
+	return max(0, sort.Search(len(w.segments), func(i int) bool { return w.segments[i].base > o })-1)
+}
+
+// bounds returns the size of segment i and the offset before which it ends.
+func (w view) bounds(i int) (size int64, end ident.Offset) {
+	if i == len(w.segments)-1 {
+		return w.activeSize, w.end
+	}
+	return w.segments[i].size.Load(), w.segments[i+1].base
+}
+
+// load opens segment i for reading; the caller releases its file.
+func (l *Log) load(w view, i int) (*openSegment, int64, error) {
+	size, end := w.bounds(i)
+	o, err := w.segments[i].load(size, end, l.settings.Load().IndexInterval)
+	return o, size, err
+}
+
+// buffer lends walkBuffer bytes.
+func (l *Log) buffer() *[]byte {
+	if b, ok := l.buffers.Get().(*[]byte); ok {
+		return b
+	}
+	b := make([]byte, walkBuffer)
+	return &b
+}
 
 // Close flushes and closes the log. Chunks remain readable until they are
 // closed. The error says that the log may not be opened as clean.
-func (l *Log) Close() error { panic("being written") }
+func (l *Log) Close() error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if err := l.usable(); errors.Is(err, ErrClosed) {
+		return err
+	}
+	_, err := l.Flush()
+	if err == nil {
+		// Sealed indexes let the next start trust the active segment's too.
+		l.tail.times().add(l.tail.youngest)
+		err = errors.Join(l.tail.offsets().seal(), l.tail.times().seal(), l.epochs.store(l.cfg.FS, l.cfg.Dir))
+	}
+	return errors.Join(err, l.shut())
+}
 
 // Delete closes the log without flushing and removes its folder.
-func (l *Log) Delete() error { panic("being written") }
+func (l *Log) Delete() error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if err := l.usable(); errors.Is(err, ErrClosed) {
+		return err
+	}
+	err := l.shut()
+	if err := l.cfg.FS.RemoveAll(l.cfg.Dir); err != nil {
+		return fmt.Errorf("deleting log: %w", err)
+	}
+	return err
+}
+
+// shut closes all files, after a sync that may be under way. The caller holds
+// writing.
+func (l *Log) shut() error {
+	l.flushing.Lock()
+	defer l.flushing.Unlock()
+	l.mu.Lock()
+	l.closed = true
+	segments := l.segments
+	l.mu.Unlock()
+	var errs []error
+	for _, s := range segments {
+		errs = append(errs, s.drop(true))
+	}
+	return errors.Join(errs...)
+}
+
+// last returns the active segment.
+func last(segments []*segment) *segment { return segments[len(segments)-1] }
+
+// with returns the segments and one more.
+func with(segments []*segment, s *segment) []*segment { return append(slices.Clone(segments), s) }
+
+// offsetMax is beyond every offset of a segment at base.
+func offsetMax(base ident.Offset) ident.Offset { return base + math.MaxInt32 + 1 }

@@ -1,0 +1,247 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/broker/internal/batch"
+	"github.com/millrace/millrace/broker/internal/ident"
+)
+
+// Appended says where batches went.
+type Appended struct {
+	// Base is the offset of the first record, and End the end of the log
+	// after the last.
+	Base, End ident.Offset
+	// Bytes is the size of what was written.
+	Bytes int64
+}
+
+// AppendAsLeader gives the batches the next offsets and the epoch, in place,
+// and writes them. The batches must have been validated. They are not kept.
+//
+// Nothing is appended when it returns an error: a partial write is cut off.
+// The error wraps [disk.ErrNoSpace] when the disk is full, and a later append
+// may succeed; [ErrTooLarge]; [ErrFailed].
+func (l *Log) AppendAsLeader(batches []byte, epoch ident.LeaderEpoch) (Appended, error) {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	next, sizeMax := l.End(), l.settings.Load().SegmentBytes
+	return l.append(batches, func(v batch.View) error {
+		if int64(v.Size()) > sizeMax {
+			return fmt.Errorf("%w: %d bytes, segment.bytes is %d", ErrTooLarge, v.Size(), sizeMax)
+		}
+		v.SetBaseOffset(next)
+		v.SetLeaderEpoch(epoch)
+		next = v.NextOffset()
+		return nil
+	})
+}
+
+// AppendAsFollower writes batches that came from the leader, with their
+// offsets and epochs. Their checksums are verified here. Offsets must not lie
+// below the end of the log, must increase and may leave gaps, as compaction
+// does; epochs must not decrease; else the error is [ErrOutOfOrder]. Errors are
+// those of AppendAsLeader besides, but a batch larger than a segment gets a
+// segment of its own.
+func (l *Log) AppendAsFollower(batches []byte) (Appended, error) {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	expected := successor{next: l.End(), epoch: l.epochs.latest()}
+	return l.append(batches, func(v batch.View) error {
+		if err := v.VerifyCRC(); err != nil {
+			return err
+		}
+		return expected.admit(v)
+	})
+}
+
+// append prepares all batches, then writes them in runs that each lie in one
+// segment. The caller holds writing.
+func (l *Log) append(batches []byte, prepare func(batch.View) error) (Appended, error) {
+	if err := l.usable(); err != nil {
+		return Appended{}, err
+	}
+	before := l.End()
+	done := Appended{Base: before, End: before}
+	for rest := batches; len(rest) > 0; {
+		v, after, err := batch.Next(rest)
+		if err == nil {
+			err = prepare(v)
+		}
+		if err != nil {
+			return Appended{}, fmt.Errorf("appending to %s at offset %d: %w", l.cfg.Dir, before, err)
+		}
+		if len(rest) == len(batches) {
+			done.Base = v.BaseOffset()
+		}
+		done.End = v.NextOffset()
+		rest = after
+	}
+	if len(batches) == 0 {
+		return done, nil
+	}
+	if err := l.writeRuns(batches); err != nil {
+		return Appended{}, l.takeBack(before, err)
+	}
+	done.Bytes = int64(len(batches))
+	return done, nil
+}
+
+// writeRuns splits batches where a segment has to be rolled.
+func (l *Log) writeRuns(batches []byte) error {
+	set, now := l.settings.Load(), l.cfg.Now()
+	l.tail.interval = set.IndexInterval
+	from, at := 0, 0 // the run so far is batches[from:at]
+	end := l.End()
+	for at < len(batches) {
+		v, _, err := batch.Next(batches[at:])
+		if err != nil {
+			return err
+		}
+		if l.mustRoll(set, now, int64(at-from), v) {
+			if err := l.writeRun(batches[from:at]); err != nil {
+				return err
+			}
+			from = at
+			if !fits(end, v.LastOffset()) {
+				// A gap wider than a segment can span.
+				end = v.BaseOffset()
+			}
+			if err := l.roll(end); err != nil {
+				return err
+			}
+		}
+		end = v.NextOffset()
+		at += v.Size()
+	}
+	return l.writeRun(batches[from:])
+}
+
+// mustRoll reports whether v belongs in a new segment, given a run of pending
+// bytes that goes to the active one before it (Kafka's LogSegment.shouldRoll).
+func (l *Log) mustRoll(set *Settings, now time.Time, pending int64, v batch.View) bool {
+	t := &l.tail
+	if !fits(t.base, v.LastOffset()) {
+		return true
+	}
+	used := l.tail.size.Load() + pending
+	if used == 0 {
+		return false
+	}
+	return used+int64(v.Size()) > set.SegmentBytes ||
+		t.offsets().count() >= set.IndexBytes/offsetEntrySize ||
+		t.times().count() >= set.IndexBytes/timeEntrySize ||
+		t.waited(v, now) > set.SegmentAge-t.jitter
+}
+
+// writeRun appends to the active segment and publishes the new end.
+func (l *Log) writeRun(run []byte) error {
+	if len(run) == 0 {
+		return nil
+	}
+	t := &l.tail
+	pos := l.tail.size.Load()
+	if _, err := t.files.log.file.WriteAt(run, pos); err != nil {
+		return fmt.Errorf("writing %s at %d: %w", t.logPath(), pos, err)
+	}
+	size, end := pos, ident.Offset(0)
+	for rest := run; len(rest) > 0; {
+		v, after, err := batch.Next(rest)
+		if err != nil {
+			return err
+		}
+		if size == 0 {
+			t.firstTime = v.MaxTimestamp()
+		}
+		l.epochs.assign(v.LeaderEpoch(), v.BaseOffset())
+		if err := t.add(size, v, v.Size()); err != nil {
+			return err
+		}
+		size += int64(v.Size())
+		end = v.NextOffset()
+		rest = after
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t.size.Store(size)
+	l.end, l.youngest = end, t.youngest
+	return nil
+}
+
+// takeBack undoes what a failed append wrote, so that the log ends at end
+// again, and returns the cause of the failure. When that fails too, so has the
+// log: the next append could leave half a batch behind.
+func (l *Log) takeBack(end ident.Offset, cause error) error {
+	if errors.Is(cause, ErrFailed) {
+		return cause
+	}
+	if err := l.cutTail(end); err != nil {
+		return l.fail(errors.Join(cause, err))
+	}
+	return cause
+}
+
+// Roll begins a new segment, unless the active one is empty.
+func (l *Log) Roll() error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if err := l.usable(); err != nil {
+		return err
+	}
+	if l.tail.size.Load() == 0 {
+		return nil
+	}
+	return l.roll(l.End())
+}
+
+// roll begins a new segment at base. The sealed one is synced by the next
+// flush, so that an append does not wait for it. The caller holds writing.
+func (l *Log) roll(base ident.Offset) error {
+	t := &l.tail
+	t.times().add(t.youngest)
+	if err := errors.Join(t.offsets().write(), t.times().write()); err != nil {
+		return fmt.Errorf("rolling segment: %w", err)
+	}
+	youngest := t.youngest
+	t.segment.sealed.Store(&youngest)
+	next := newSegment(l.cfg.FS, l.cfg.Dir, base)
+	if err := l.begin(next); err != nil {
+		return fmt.Errorf("rolling segment: %w", err)
+	}
+	l.mu.Lock()
+	l.segments = with(l.segments, next)
+	l.newDirs++
+	l.end, l.youngest = base, noMark
+	l.mu.Unlock()
+	l.cfg.Logger.Debug("rolled log segment", "log", l.cfg.Dir, "base", base)
+	if l.cfg.Rolled != nil {
+		l.cfg.Rolled(base)
+	}
+	return nil
+}
+
+// begin creates the files of s and makes it the tail.
+func (l *Log) begin(s *segment) error {
+	set := l.settings.Load()
+	reserve := int64(0)
+	if set.Preallocate {
+		reserve = set.SegmentBytes
+	}
+	o, err := s.create(reserve)
+	if err != nil {
+		return err
+	}
+	l.setTail(s, o.restart(set.IndexInterval), batch.NoTimestamp)
+	return nil
+}
+
+// setTail makes s, open for writing, the active segment.
+func (l *Log) setTail(s *segment, x *indexer, firstTime int64) {
+	set := l.settings.Load()
+	l.tail = tail{segment: s, indexer: x, firstTime: firstTime, created: l.cfg.Now()}
+	if l.cfg.Jitter != nil && set.SegmentJitter > 0 {
+		l.tail.jitter = min(l.cfg.Jitter(set.SegmentJitter), set.SegmentAge)
+	}
+}
