@@ -25,7 +25,7 @@ type outputLog struct {
 	hide   *redactor
 	mu     sync.Mutex
 	panics bool     // a panic's lines are coming
-	recent []string // the last few lines that no logger wrote
+	recent []string // the last few lines that no logger wrote, or a panic's first
 }
 
 const (
@@ -104,6 +104,17 @@ func (o *outputLog) lastLines() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return strings.Join(o.recent, " | ")
+}
+
+// panicked returns the first lines of a panic, on one line, or "".
+func (o *outputLog) panicked() string {
+	o.mu.Lock()
+	panics := o.panics
+	o.mu.Unlock()
+	if !panics {
+		return ""
+	}
+	return o.lastLines()
 }
 
 // parseLogLine takes a line of slog's JSON handler apart.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +20,10 @@ import (
 
 // TestMain runs the test binary as a plugin when a host starts it as one.
 func TestMain(m *testing.M) {
+	if name, ok := strings.CutPrefix(filepath.Base(os.Args[0]), executablePrefix); ok {
+		servePlugin(name)
+		return
+	}
 	if len(os.Args) == 4 && os.Args[1] == "plugin" && os.Args[2] == "serve" {
 		servePlugin(os.Args[3])
 		return
@@ -31,6 +36,9 @@ func TestMain(m *testing.M) {
 }
 
 func servePlugin(name string) {
+	if dir := os.Getenv("HOST_TEST_PIDS"); dir != "" {
+		_ = os.WriteFile(filepath.Join(dir, strconv.Itoa(os.Getpid())), nil, 0o600)
+	}
 	switch name {
 	case "chatty":
 		fmt.Println("hello from an author who debugs")
@@ -347,4 +355,20 @@ func batchOf(texts ...string) *connector.Batch {
 	return b
 }
 
-func beWorker(string) {}
+// logBuffer collects log lines, for a test to look into.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

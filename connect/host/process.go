@@ -115,9 +115,14 @@ func (p *process) shutdown() {
 	p.runner.waitEnd()
 }
 
-// exitError says how the process ended.
+// exitError says how the process ended, once it has.
 func (p *process) exitError() error {
-	return fmt.Errorf("the connector's process %d ended: %s", p.pid, p.runner.exitText())
+	<-p.runner.ended // so that its last words are known
+	text := p.runner.exitText()
+	if panicked := p.runner.output.panicked(); panicked != "" {
+		text += ": " + panicked
+	}
+	return fmt.Errorf("the connector's process %d ended: %s", p.pid, text)
 }
 
 // transportError explains a call that got no answer: the process died, or the
@@ -126,19 +131,11 @@ func (p *process) transportError(doing string, err error) error {
 	if status.Code(err) != codes.Canceled {
 		select {
 		case <-p.exited:
+			return fmt.Errorf("%s: %w", doing, p.exitError())
 		case <-time.After(exitGrace): // the connection breaks a moment before the process has ended
 		}
 	}
-	select {
-	case <-p.exited:
-		text := p.exitError().Error()
-		if last := p.runner.output.lastLines(); last != "" {
-			text += "; its last output was: " + last
-		}
-		return fmt.Errorf("%s: %s", doing, text)
-	default:
-		return fmt.Errorf("%s: %w", doing, err)
-	}
+	return fmt.Errorf("%s: %w", doing, err)
 }
 
 // exitGrace is how long a broken connection waits for an explanation.
