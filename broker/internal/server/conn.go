@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -99,7 +100,9 @@ func (c *Conn) close() {
 		return
 	}
 	c.closed = true
-	dropped := c.queue
+	// Which of them have their replies is settled here: one that gets its
+	// reply from now on is discarded by complete.
+	dropped := slices.DeleteFunc(c.queue, func(p *pending) bool { return !p.ready })
 	c.queue = nil
 	c.changed.Broadcast()
 	c.mu.Unlock()
@@ -107,9 +110,7 @@ func (c *Conn) close() {
 	c.cancel()
 	_ = c.nc.Close() // the client is gone or unwanted; there is nobody to tell
 	for _, p := range dropped {
-		if p.ready {
-			c.discard(p)
-		}
+		c.discard(p)
 	}
 }
 
