@@ -84,6 +84,17 @@ func New(t testing.TB, topology *streams.Topology) *Driver {
 // NewWith is [New] with a configuration.
 func NewWith(t testing.TB, topology *streams.Topology, cfg Config) *Driver {
 	t.Helper()
+	d, err := TryStart(t, topology, cfg)
+	if err != nil {
+		t.Fatalf("starting the job: %v", err)
+	}
+	return d
+}
+
+// TryStart is [NewWith] for jobs that may fail to start: topics of different partition counts, a processor whose Init
+// fails.
+func TryStart(t testing.TB, topology *streams.Topology, cfg Config) (*Driver, error) {
+	t.Helper()
 	if cfg.Start.IsZero() {
 		cfg.Start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
@@ -98,17 +109,14 @@ func NewWith(t testing.TB, topology *streams.Topology, cfg Config) *Driver {
 	}
 	var err error
 	if d.plan, err = topology.Graph().Plan(external); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.start(nil); err != nil {
-		t.Fatalf("starting the job: %v", err)
+		return nil, err
 	}
 	t.Cleanup(func() {
 		if err := d.stop(); err != nil {
 			t.Errorf("stopping the job: %v", err)
 		}
 	})
-	return d
+	return d, d.start(nil)
 }
 
 // start opens all tasks; times has the partition times of those that ran before.
