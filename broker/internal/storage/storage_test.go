@@ -1,7 +1,9 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
+	"path"
 	"testing"
 	"time"
 
@@ -150,7 +152,14 @@ func (w *world) wantRange(from, end ident.Offset) {
 
 func small(c *Config) { c.Settings.SegmentBytes = 600; c.Settings.IndexInterval = 100 }
 
-func memory() *disk.Memory { return disk.NewMemory(time.Now) }
+// memory returns a disk that holds the folder of logs, durably.
+func memory() *disk.Memory {
+	m := disk.NewMemory(time.Now)
+	if err := errors.Join(m.MkdirAll(path.Dir(testDir)), m.SyncDir("/")); err != nil {
+		panic(err)
+	}
+	return m
+}
 
 func TestAppendReadReopen(t *testing.T) {
 	for name, fsys := range map[string]func(*testing.T) (disk.FS, string){

@@ -23,16 +23,7 @@ func (l *Log) TruncateTail(end ident.Offset) error {
 	// An epoch that began at the end and got no records ends with it.
 	l.epochs.truncate(end)
 	if end < w.end {
-		if l.cfg.LowerRecoveryPoint != nil && end < l.FlushedEnd() {
-			if err := l.cfg.LowerRecoveryPoint(end); err != nil {
-				return fmt.Errorf("truncating %s to %d: %w", l.cfg.Dir, end, err)
-			}
-		}
-		if end < w.segments[0].base {
-			err = l.beginAnew(end)
-		} else if err = l.cutTail(end); err == nil {
-			err = l.syncTail()
-		}
+		err = l.truncateTail(w, end)
 		l.cfg.Logger.Info("truncated log", "log", l.cfg.Dir, "from", w.end, "to", l.End())
 	}
 	if err == nil {
@@ -42,6 +33,29 @@ func (l *Log) TruncateTail(end ident.Offset) error {
 		return l.fail(fmt.Errorf("truncating %s to %d: %w", l.cfg.Dir, end, err))
 	}
 	return nil
+}
+
+func (l *Log) truncateTail(w view, end ident.Offset) error {
+	anew := end < w.segments[0].base
+	if !anew {
+		// Batches go whole, so the end may lie lower than asked for.
+		var err error
+		if _, end, err = l.locate(w, w.find(end), end); err != nil {
+			return err
+		}
+	}
+	if l.cfg.LowerRecoveryPoint != nil && end < l.FlushedEnd() {
+		if err := l.cfg.LowerRecoveryPoint(end); err != nil {
+			return fmt.Errorf("lowering the recovery point: %w", err)
+		}
+	}
+	if anew {
+		return l.beginAnew(end)
+	}
+	if err := l.cutTail(end); err != nil {
+		return err
+	}
+	return l.syncTail()
 }
 
 // cutTail removes the batches that hold offsets at or above end, and whatever
