@@ -144,3 +144,20 @@ func (l pebbleLog) Errorf(format string, args ...any) {
 func (l pebbleLog) Fatalf(format string, args ...any) {
 	panic(fmt.Sprintf("state folder %s: "+format, append([]any{l.dir}, args...)...))
 }
+
+// readPebble reads one key of a database that nobody has open.
+func readPebble(dir string, key []byte) (value []byte, err error) {
+	db, err := pebble.Open(dir, &pebble.Options{ReadOnly: true, FormatMajorVersion: pebble.FormatNewest, Logger: pebbleLog{slog.New(slog.DiscardHandler), dir}})
+	if err != nil {
+		return nil, marked(err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	v, closer, err := db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, marked(err)
+	}
+	return append([]byte{}, v...), closer.Close()
+}

@@ -339,3 +339,19 @@ func (s *Stores) committed(read func() error) error {
 	}
 	return read()
 }
+
+// ReadCheckpoint reads what was last committed to a task's folder, which nobody has open: the zero value if nothing was.
+func ReadCheckpoint(dir string) (Checkpoint, error) {
+	enc, err := readPebble(dir, []byte{keyCheckpoint})
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("reading state folder %s: %w", dir, err)
+	}
+	if enc == nil {
+		return Checkpoint{}, nil
+	}
+	c, err := decodeCheckpoint(enc)
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("reading state folder %s: %w: %w", dir, ErrCorrupt, err)
+	}
+	return c, nil
+}

@@ -1,0 +1,167 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/millrace/millrace/streams/internal/topology"
+)
+
+// topicsReadyMax is how long new internal topics may take until every partition has a leader.
+const topicsReadyMax = 30 * time.Second
+
+// deleteRetentionDefault is Kafka's delete.retention.ms, for when the cluster does not tell.
+const deleteRetentionDefault = 24 * time.Hour
+
+// topics is what the runtime knows of the job's topics, from when it started.
+type topics struct {
+	plan *topology.Plan
+	// ids are the topic ids of changelogs; zero where the cluster has none.
+	ids map[string][16]byte
+	// tombstones is how long each changelog keeps them.
+	tombstones map[string]time.Duration
+}
+
+// prepareTopics finds the input topics, plans the tasks, and makes the internal topics that are missing. Those that exist
+// must have the partitions that the plan wants.
+func prepareTopics(ctx context.Context, rt *Runtime) (*topics, error) {
+	external := rt.cfg.Topology.ExternalSources()
+	found, err := rt.admin.ListTopics(ctx, external...)
+	if err != nil {
+		return nil, fmt.Errorf("looking up the input topics: %w", err)
+	}
+	counts := map[string]int32{}
+	for _, name := range external {
+		d := found[name]
+		if d.Err != nil && !errors.Is(d.Err, kerr.UnknownTopicOrPartition) {
+			return nil, fmt.Errorf("looking up input topic %q: %w", name, d.Err)
+		}
+		counts[name] = int32(len(d.Partitions))
+	}
+	plan, err := rt.cfg.Topology.Plan(counts)
+	if err != nil {
+		return nil, err
+	}
+	t := &topics{plan: plan, ids: map[string][16]byte{}, tombstones: map[string]time.Duration{}}
+	if len(rt.cfg.Topology.Topics) == 0 {
+		return t, nil
+	}
+	if err := t.makeInternal(ctx, rt); err != nil {
+		return nil, err
+	}
+	t.readTombstones(ctx, rt)
+	return t, nil
+}
+
+// makeInternal makes missing internal topics and waits until all can be used. Another instance may make them at the same
+// time; then its topics are checked as existing ones are.
+func (t *topics) makeInternal(ctx context.Context, rt *Runtime) error {
+	ctx, cancel := context.WithTimeout(ctx, topicsReadyMax)
+	defer cancel()
+	var names []string
+	for _, topic := range rt.cfg.Topology.Topics {
+		names = append(names, topic.Name)
+	}
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		found, err := rt.admin.ListTopics(ctx, names...)
+		if err != nil {
+			return fmt.Errorf("looking up the internal topics: %w", err)
+		}
+		ready, err := t.makeMissing(ctx, rt, found)
+		if ready || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for internal topics %v to have leaders: %w", names, ctx.Err())
+		}
+	}
+}
+
+// makeMissing makes what is missing of the topics found; ready says that nothing was.
+func (t *topics) makeMissing(ctx context.Context, rt *Runtime, found kadm.TopicDetails) (ready bool, err error) {
+	ready = true
+	for _, topic := range rt.cfg.Topology.Topics {
+		want := t.plan.Partitions[topic.Name]
+		d, ok := found[topic.Name]
+		switch {
+		case !ok || errors.Is(d.Err, kerr.UnknownTopicOrPartition):
+			ready = false
+			if err := t.make(ctx, rt, topic, want); err != nil {
+				return false, err
+			}
+		case d.Err != nil:
+			return false, fmt.Errorf("looking up internal topic %q: %w", topic.Name, d.Err)
+		case int32(len(d.Partitions)) != want:
+			return false, fmt.Errorf("internal topic %q has %d partitions, but the job needs %d: the input topics or the topology changed; reset the application (delete its internal topics and state) or restore the partition counts",
+				topic.Name, len(d.Partitions), want)
+		default:
+			t.ids[topic.Name] = d.ID
+			for _, p := range d.Partitions {
+				ready = ready && p.Err == nil && p.Leader >= 0
+			}
+		}
+	}
+	return ready, nil
+}
+
+func (t *topics) make(ctx context.Context, rt *Runtime, topic topology.Topic, partitions int32) error {
+	configs := map[string]*string{}
+	for k, v := range topic.Configs {
+		configs[k] = &v
+	}
+	const future = "message.timestamp.after.max.ms"
+	if topic.Kind == topology.Repartition {
+		// Records carry event times; by default brokers from 3.6 on refuse those more than an hour ahead.
+		unlimited := strconv.FormatInt(math.MaxInt64, 10)
+		configs[future] = &unlimited
+	}
+	rt.cfg.Log.Info("making internal topic", "topic", topic.Name, "partitions", partitions, "configs", topic.Configs)
+	_, err := rt.admin.CreateTopic(ctx, partitions, rt.cfg.ReplicationFactor, configs, topic.Name)
+	if errors.Is(err, kerr.InvalidConfig) && configs[future] != nil {
+		delete(configs, future) // an older broker, which has no such limit
+		_, err = rt.admin.CreateTopic(ctx, partitions, rt.cfg.ReplicationFactor, configs, topic.Name)
+	}
+	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+		return fmt.Errorf("making internal topic %q: %w", topic.Name, err)
+	}
+	return nil
+}
+
+// readTombstones asks how long changelogs keep tombstones. A job that may not ask assumes the default.
+func (t *topics) readTombstones(ctx context.Context, rt *Runtime) {
+	for _, topic := range rt.cfg.Topology.Topics {
+		if topic.Kind == topology.Changelog {
+			t.tombstones[topic.Name] = deleteRetentionDefault
+		}
+	}
+	names := slices.Sorted(maps.Keys(t.tombstones))
+	if len(names) == 0 {
+		return
+	}
+	configs, err := rt.admin.DescribeTopicConfigs(ctx, names...)
+	if err != nil {
+		rt.cfg.Log.Warn("cannot read the changelogs' settings; assuming the default delete.retention.ms", "err", err)
+		return
+	}
+	for _, c := range configs {
+		for _, kv := range c.Configs {
+			if kv.Key != "delete.retention.ms" || kv.Value == nil {
+				continue
+			}
+			if ms, err := strconv.ParseInt(*kv.Value, 10, 64); err == nil && ms <= int64(math.MaxInt64/time.Millisecond) {
+				t.tombstones[c.Name] = time.Duration(ms) * time.Millisecond
+			}
+		}
+	}
+}

@@ -1,0 +1,244 @@
+// Package worker runs the tasks of a stream job against a Kafka cluster.
+//
+// A [Runtime] is one process of the job. It holds the state folder, makes the internal topics, and starts threads. A
+// thread is one goroutine with one Kafka client of its own: it is a member of the job's group, fetches the input of the
+// tasks that it was assigned, drives them, and commits. Tasks and their stores are touched by their thread alone. What
+// Kafka's client calls from goroutines of its own becomes an event that the thread handles between two steps.
+//
+//	kgo callback (assigned, revoked, lost) --event--> thread: poll, step tasks, commit --> kgo produce, commit offsets
+//	                                                    ^ restored
+//	                                      restorer: a task's folder, then its changelogs
+//
+// A task that was assigned is first restored, by a goroutine that owns its stores meanwhile: it opens the folder and
+// reads what the changelogs have beyond it, with a second client that all threads share. Input is paused until then.
+//
+// Commits are made by thread.commit alone, in the order that at-least-once needs; what can go wrong between its steps,
+// and why that is no loss, is written there. See docs/design/streams-runtime.md.
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/millrace/millrace/streams/internal/assign"
+	"github.com/millrace/millrace/streams/internal/task"
+	"github.com/millrace/millrace/streams/internal/topology"
+	"github.com/millrace/millrace/streams/state"
+)
+
+// Config is a job to run. Package streams fills in every field that is not marked optional.
+type Config struct {
+	Topology *topology.Topology
+	Programs []*task.Program
+	// Brokers are host:port of some brokers; Client are options for every client, applied before the runtime's own.
+	Brokers []string
+	Client  []kgo.Opt
+	// StateDir holds a folder for each application.
+	StateDir string
+	Threads  int
+	// CommitInterval is the time between commits when nothing else causes one.
+	CommitInterval time.Duration
+	// StateBytes bounds the memory of all stores; a quarter of it is for uncommitted writes.
+	StateBytes int64
+	// ReplicationFactor of internal topics; -1 is the cluster's default.
+	ReplicationFactor int16
+	// InstanceID makes the threads static members of the group (optional).
+	InstanceID string
+	// Endpoint is told to the other members (optional).
+	Endpoint string
+	MaxIdle  time.Duration
+	Handlers task.Handlers
+	Now      func() time.Time
+	Log      *slog.Logger
+	// Interrupt, for tests, runs before each step of a commit; its error ends the thread there, as a crash would.
+	Interrupt func(CommitStep) error
+}
+
+// uncommittedShare is the part of StateBytes that uncommitted writes may take.
+const uncommittedShare = 4
+
+// Runtime is one process of a job.
+type Runtime struct {
+	cfg    Config
+	dir    *stateDir
+	memory *state.Memory
+	admin  *kadm.Client // over the second client
+	second *kgo.Client
+	topics *topics
+
+	subOf   map[string]*task.Program // by source topic
+	program map[string]*task.Program // by sub-topology
+
+	mu      sync.Mutex
+	threads []*thread
+	open    map[task.ID]*state.Stores // of running tasks
+	outside map[string]int32          // partitions of topics that are only written to
+	reports map[task.ID]TaskStatus
+	phase   Phase
+	totals  Totals
+
+	background sync.WaitGroup // purges; they end with their thread's context
+}
+
+// New makes a runtime. It does nothing yet.
+func New(cfg Config) *Runtime {
+	rt := &Runtime{
+		cfg: cfg, subOf: map[string]*task.Program{}, program: map[string]*task.Program{},
+		open: map[task.ID]*state.Stores{}, outside: map[string]int32{}, reports: map[task.ID]TaskStatus{}, phase: Created,
+	}
+	for _, p := range cfg.Programs {
+		rt.program[p.Sub.Name] = p
+		for _, topic := range p.Sub.Sources {
+			rt.subOf[topic] = p
+		}
+	}
+	return rt
+}
+
+// Run runs the job until ctx ends, and then stops it cleanly: everything processed is committed. It returns nil after a
+// clean stop, or what ended the job.
+func (rt *Runtime) Run(ctx context.Context) (err error) {
+	rt.setPhase(Starting)
+	defer func() {
+		if err != nil {
+			rt.setPhase(Failed)
+		} else {
+			rt.setPhase(Stopped)
+		}
+	}()
+	rt.dir, err = openStateDir(filepath.Join(rt.cfg.StateDir, rt.cfg.Topology.Application))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rt.dir.Close()) }()
+	rt.second, err = kgo.NewClient(rt.clientOptions("restore")...)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	defer rt.second.Close()
+	defer rt.background.Wait()
+	rt.admin = kadm.NewClient(rt.second)
+
+	rt.topics, err = prepareTopics(ctx, rt)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	rt.dir.scan(rt.topics.plan.Tasks, rt.cfg.Log)
+	rt.memory = state.NewMemory(rt.cfg.StateBytes * (uncommittedShare - 1) / uncommittedShare)
+	defer rt.memory.Close()
+	return rt.runThreads(ctx)
+}
+
+// runThreads runs the threads until one fails or ctx ends, and waits for all.
+func (rt *Runtime) runThreads(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var threads []*thread
+	for i := range rt.cfg.Threads {
+		t, err := newThread(rt, i)
+		if err != nil {
+			for _, made := range threads {
+				made.client.Close()
+			}
+			return err
+		}
+		threads = append(threads, t)
+	}
+	rt.mu.Lock()
+	rt.threads = threads
+	rt.mu.Unlock()
+	rt.setPhase(Running)
+	ended := make(chan error, len(threads))
+	for _, t := range threads {
+		go func() { ended <- t.run(ctx) }()
+	}
+	var errs []error
+	for range threads {
+		if err := <-ended; err != nil {
+			errs = append(errs, err)
+		}
+		stop()
+	}
+	return errors.Join(errs...)
+}
+
+// clientOptions are the options of every client: the user's, then what the runtime must decide.
+func (rt *Runtime) clientOptions(role string) []kgo.Opt {
+	opts := slices.Clone(rt.cfg.Client)
+	if len(rt.cfg.Brokers) > 0 {
+		opts = append(opts, kgo.SeedBrokers(rt.cfg.Brokers...))
+	}
+	return append(opts, kgo.ClientID(rt.cfg.Topology.Application+"-"+role))
+}
+
+// Stores returns the stores of the tasks that run here and have a store of that name, in the order of their partitions.
+func (rt *Runtime) Stores(store string) []*state.Stores {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	var ids []task.ID
+	for id := range rt.open {
+		if slices.Contains(rt.program[id.Sub].Sub.Stores, store) {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b task.ID) int { return int(a.Partition - b.Partition) })
+	var out []*state.Stores
+	for _, id := range ids {
+		out = append(out, rt.open[id])
+	}
+	return out
+}
+
+func (rt *Runtime) opened(id task.ID, s *state.Stores) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.open[id] = s
+}
+
+func (rt *Runtime) closed(id task.ID) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	delete(rt.open, id)
+	delete(rt.reports, id)
+}
+
+// sourceTopics are all topics that the job reads, sorted.
+func (rt *Runtime) sourceTopics() []string { return slices.Sorted(maps.Keys(rt.subOf)) }
+
+// partitionsOf returns the input partitions of a task by topic: a topic with fewer partitions than its sub-topology has
+// tasks gives the last ones nothing.
+func (rt *Runtime) partitionsOf(id task.ID) map[string][]int32 {
+	out := map[string][]int32{}
+	for _, topic := range rt.program[id.Sub].Sub.Sources {
+		if id.Partition < rt.topics.plan.Partitions[topic] {
+			out[topic] = []int32{id.Partition}
+		}
+	}
+	return out
+}
+
+// isRepartition tells whether a topic is one of the job's repartition topics.
+func (rt *Runtime) isRepartition(topic string) bool {
+	return slices.ContainsFunc(rt.cfg.Topology.Topics, func(t topology.Topic) bool {
+		return t.Name == topic && t.Kind == topology.Repartition
+	})
+}
+
+// stateful tells whether a task has state that it would have to restore.
+func (rt *Runtime) stateful(t assign.Task) bool {
+	p, ok := rt.program[t.Sub]
+	return ok && len(p.Sub.Stores) > 0
+}
