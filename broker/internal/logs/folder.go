@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"path"
 
 	"github.com/millrace/millrace/broker/internal/disk"
 	"github.com/millrace/millrace/broker/internal/ident"
@@ -26,22 +28,43 @@ type Folder struct {
 // it is one of broker node. Errors are LockedError, FormatError, NodeError,
 // MetaError and those of the disk. The folder is unlocked by [Manager.Close],
 // or by Close if no manager took it over.
-func OpenFolder(fs disk.FS, dir string, node ident.BrokerID) (*Folder, error) {
-	if err := fs.MkdirAll(dir); err != nil {
+func OpenFolder(files disk.FS, dir string, node ident.BrokerID) (*Folder, error) {
+	if err := makeFolder(files, dir); err != nil {
 		return nil, fmt.Errorf("creating data folder: %w", err)
 	}
-	lock, err := fs.Lock(dir + "/" + lockName)
+	lock, err := files.Lock(dir + "/" + lockName)
 	if errors.Is(err, disk.ErrLocked) {
 		return nil, &LockedError{Dir: dir, Err: err}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("locking data folder: %w", err)
 	}
-	f := &Folder{fs: fs, dir: dir, node: node, lock: lock}
+	f := &Folder{fs: files, dir: dir, node: node, lock: lock}
 	if err := f.check(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return f, nil
+}
+
+// makeFolder creates dir and what is missing above it, durably.
+func makeFolder(files disk.FS, dir string) error {
+	_, err := files.Stat(dir)
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	parent := path.Dir(dir)
+	if parent != dir {
+		if err := makeFolder(files, parent); err != nil {
+			return err
+		}
+	}
+	if err := files.MkdirAll(dir); err != nil {
+		return err
+	}
+	return files.SyncDir(parent)
 }
 
 func (f *Folder) check() error {

@@ -22,16 +22,34 @@ const (
 	snapshotEntryBytes = 8 + 2 + 4 + 8 + 4 + 8 + 4 + 8
 )
 
-// Encode returns the state as a snapshot file. Of each producer's window only
-// the last batch is in it; the format has no place for more.
+// Encode returns the state as a snapshot file.
+//
+// An entry has place for one batch. Where the window holds more, the producer
+// has an entry for each, the oldest first. Kafka, which writes one entry a
+// producer, takes the last it finds and so reads the file as one of its own;
+// but with the older batches in it, a client that had several requests in
+// flight when the broker stopped can send them all again.
 func (s *State) Encode() []byte {
 	producers := s.Producers()
-	b := make([]byte, snapshotEntriesAt, snapshotHeaderLen+len(producers)*snapshotEntryBytes)
+	b := make([]byte, snapshotHeaderLen, snapshotHeaderLen+len(producers)*snapshotEntryBytes)
 	binary.BigEndian.PutUint16(b, snapshotVersion)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(producers)))
+	count := 0
 	for i := range producers {
-		b = producers[i].appendTo(b)
+		p := &producers[i]
+		older := *p
+		older.TxnFirst = ident.NoOffset
+		for _, w := range p.window[:max(0, len(p.window)-1)] {
+			older.LastMs = w.Timestamp
+			b = older.appendTo(b, w)
+		}
+		last, ok := p.Last()
+		if !ok {
+			last = Batch{FirstSequence: -1, LastSequence: -1, FirstOffset: ident.NoOffset, LastOffset: ident.NoOffset}
+		}
+		b = p.appendTo(b, last)
+		count += max(1, len(p.window))
 	}
+	binary.BigEndian.PutUint32(b[snapshotEntriesAt:], uint32(count))
 	binary.BigEndian.PutUint32(b[snapshotCRCAt:], snapshotCRC(b))
 	return b
 }
@@ -41,11 +59,7 @@ func snapshotCRC(b []byte) uint32 {
 	return crc32.Checksum(b[snapshotEntriesAt:], crc32.MakeTable(crc32.Castagnoli))
 }
 
-func (p *Producer) appendTo(b []byte) []byte {
-	last, ok := p.Last()
-	if !ok {
-		last = Batch{FirstSequence: -1, LastSequence: -1, FirstOffset: ident.NoOffset, LastOffset: ident.NoOffset}
-	}
+func (p *Producer) appendTo(b []byte, last Batch) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(p.ID))
 	b = binary.BigEndian.AppendUint16(b, uint16(p.Epoch))
 	b = binary.BigEndian.AppendUint32(b, uint32(last.LastSequence))
@@ -78,15 +92,28 @@ func Decode(b []byte) (*State, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: entry %d: %v", ErrSnapshot, i, err)
 		}
-		if s.producers[p.ID] != nil {
-			return nil, fmt.Errorf("%w: entry %d repeats producer %d", ErrSnapshot, i, p.ID)
-		}
-		s.producers[p.ID] = p
-		if p.TxnFirst != ident.NoOffset {
-			s.openTxns++
-		}
+		s.add(p)
 	}
 	return s, nil
+}
+
+// add takes an entry in. One that continues the window of an earlier entry joins
+// it; any other replaces it.
+func (s *State) add(p *Producer) {
+	if was := s.producers[p.ID]; was != nil {
+		if was.TxnFirst != ident.NoOffset {
+			s.openTxns--
+		}
+		older, ok := was.Last()
+		if ok && was.Epoch == p.Epoch && len(p.window) > 0 && next(older.LastSequence) == p.window[0].FirstSequence {
+			window := append(was.window, p.window...)
+			p.window = window[max(0, len(window)-WindowBatches):]
+		}
+	}
+	if p.TxnFirst != ident.NoOffset {
+		s.openTxns++
+	}
+	s.producers[p.ID] = p
 }
 
 // decodeProducer reads one entry; b holds at least that.
