@@ -164,10 +164,14 @@ func closePlugin(ctx context.Context, closing func(context.Context) error) error
 type keyOrGiven struct{}
 
 func (keyOrGiven) ForTopic(topic string) kgo.TopicPartitioner {
-	return givenFirst{kgo.UniformBytesPartitioner(64<<10, true, true, nil).ForTopic(topic)}
+	byKey := kgo.StickyKeyPartitioner(nil).ForTopic(topic)
+	return givenFirst{byKey, byKey.(kgo.TopicPartitionerOnNewBatch)}
 }
 
-type givenFirst struct{ kgo.TopicPartitioner }
+type givenFirst struct {
+	kgo.TopicPartitioner
+	kgo.TopicPartitionerOnNewBatch
+}
 
 func (g givenFirst) RequiresConsistency(r *kgo.Record) bool {
 	return r.Partition >= 0 || g.TopicPartitioner.RequiresConsistency(r)

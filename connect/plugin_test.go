@@ -1,0 +1,156 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/sdk/connector"
+)
+
+// TestMain runs the test binary as a plugin when a host starts it as one.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == "plugin" && os.Args[2] == "serve" {
+		for _, p := range testPlugins() {
+			if p.Name == os.Args[3] {
+				connector.Serve(p)
+				return
+			}
+		}
+		fmt.Fprintf(os.Stderr, "no test plugin %q\n", os.Args[3])
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func testPlugins() []connector.Plugin {
+	pid := connector.Field{Name: "pid.file", Type: connector.String, Doc: "where to write the process's id"}
+	return []connector.Plugin{{
+		Name: "numbers", Version: "1.0.0",
+		Spec: connector.Spec{Doc: "counts from 0, for ever or to an end", Source: []connector.Field{pid,
+			{Name: "count", Type: connector.Integer, Default: "0", Doc: "how many; 0 means no end"},
+			{Name: "password", Type: connector.String, Secret: true, Doc: "a secret"},
+			{Name: "bad.every", Type: connector.Integer, Doc: "every so many a record that no converter can write; 0 means none"},
+		}},
+		NewSource: func() connector.Source { return &numbers{} },
+	}, {
+		Name: "lines", Version: "1.0.0",
+		Spec: connector.Spec{Doc: "appends values to a file", Sink: []connector.Field{pid,
+			{Name: "path", Type: connector.String, Required: true, Doc: "the file"},
+			{Name: "refuse", Type: connector.String, Doc: "a value that it refuses"},
+		}},
+		NewSink: func() connector.Sink { return &lines{} },
+	}}
+}
+
+func writePID(path string) error {
+	if path == "" {
+		return nil
+	}
+	return os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())), 0o600)
+}
+
+type numbers struct {
+	cfg struct {
+		PID      string `setting:"pid.file"`
+		Count    int    `setting:"count"`
+		BadEvery int    `setting:"bad.every"`
+	}
+	next int
+}
+
+func (n *numbers) Open(_ context.Context, task connector.Task) error {
+	if err := task.Settings.Decode(&n.cfg); err != nil {
+		return err
+	}
+	if last, ok := task.Resume["numbers"]; ok {
+		i, err := strconv.Atoi(last)
+		if err != nil {
+			return err
+		}
+		n.next = i + 1
+	}
+	return writePID(n.cfg.PID)
+}
+
+func (n *numbers) Read(ctx context.Context, out *connector.Batch) error {
+	for range 50 {
+		if n.cfg.Count > 0 && n.next >= n.cfg.Count {
+			return io.EOF
+		}
+		value := connector.TextValue(strconv.Itoa(n.next))
+		if n.cfg.BadEvery > 0 && n.next%n.cfg.BadEvery == n.cfg.BadEvery-1 {
+			value = connector.TextValue("\xff") // not UTF-8, so not JSON
+		}
+		out.Append(connector.NewRecord(connector.Origin{Partition: "numbers", Position: strconv.Itoa(n.next)}, connector.TextValue("k"), value))
+		n.next++
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(2 * time.Millisecond): // the pace, so that there is time to be killed
+	}
+	return nil
+}
+
+func (n *numbers) Progress() connector.Progress {
+	return connector.Progress{Done: int64(n.next), Total: int64(n.cfg.Count), Unit: "numbers"}
+}
+
+func (n *numbers) Close(context.Context) error { return nil }
+
+type lines struct {
+	cfg struct {
+		PID    string `setting:"pid.file"`
+		Path   string `setting:"path"`
+		Refuse string `setting:"refuse"`
+	}
+	file *os.File
+}
+
+func (l *lines) Validate(_ context.Context, s connector.Settings) error {
+	if dir := filepath.Dir(s.Get("path")); dir != "." {
+		if _, err := os.Stat(dir); err != nil {
+			return connector.Problemf("path", "there is no folder %s", dir)
+		}
+	}
+	return nil
+}
+
+func (l *lines) Open(_ context.Context, task connector.Task) (err error) {
+	if err := task.Settings.Decode(&l.cfg); err != nil {
+		return err
+	}
+	if l.file, err = os.OpenFile(l.cfg.Path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
+		return err
+	}
+	return writePID(l.cfg.PID)
+}
+
+func (l *lines) Write(_ context.Context, in *connector.Batch) error {
+	bad := connector.RecordErrors{}
+	var text strings.Builder
+	for i, r := range in.Rows() {
+		if l.cfg.Refuse != "" && string(r.Value.Bytes()) == l.cfg.Refuse {
+			bad[i] = errors.New("I do not like it")
+			continue
+		}
+		fmt.Fprintf(&text, "%s\n", r.Value.Bytes())
+	}
+	if _, err := l.file.WriteString(text.String()); err != nil {
+		return err
+	}
+	if len(bad) > 0 {
+		return bad
+	}
+	return nil
+}
+
+func (l *lines) Close(context.Context) error { return l.file.Close() }
