@@ -177,7 +177,7 @@ func TestKilledBrokerKeepsWhatItAcknowledged(t *testing.T) {
 	c.start()
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.listen), kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(2000), kgo.StopProducerOnDataLossDetected(),
-		kgo.ProducerBatchMaxBytes(8<<10), kgo.RetryBackoffFn(func(int) time.Duration { return 5 * time.Millisecond }))
+		kgo.ProducerBatchMaxBytes(8<<10), kgo.MetadataMinAge(20*time.Millisecond), kgo.RetryBackoffFn(func(int) time.Duration { return 5 * time.Millisecond }))
 	if err != nil {
 		t.Fatal(err)
 	}

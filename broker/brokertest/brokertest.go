@@ -108,9 +108,15 @@ func Start(t testing.TB, opts ...Option) *Cluster {
 	return c
 }
 
-// ClientOptions returns the options with which a client finds the broker.
+// ClientOptions returns the options with which a client finds the broker, and
+// notices within milliseconds that it was started again: kgo's defaults are
+// made for clusters, and wait for seconds.
 func (c *Cluster) ClientOptions() []kgo.Opt {
-	return []kgo.Opt{kgo.SeedBrokers(c.Addr())}
+	return []kgo.Opt{
+		kgo.SeedBrokers(c.Addr()),
+		kgo.MetadataMinAge(10 * time.Millisecond),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 5 * time.Millisecond }),
+	}
 }
 
 // Addr is the broker's host:port. It does not change when the broker is
