@@ -25,7 +25,6 @@ type crashRun struct {
 	// safe is the end of what must survive; start may have advanced to
 	// startMax.
 	safe, startMax ident.Offset
-	// ends holds what a truncation under way may lower safe to.
 	epoch  ident.LeaderEpoch
 	serial int
 }
@@ -186,6 +185,11 @@ func TestCrashAtEveryChange(t *testing.T) {
 	}
 }
 
+// state describes the run in one line.
+func (r *crashRun) state() string {
+	return fmt.Sprintf("start %d, flushed %d of %d; safe %d, recovery point %d, %d changes", r.log.Start(), r.log.FlushedEnd(), r.log.End(), r.safe, r.cfg.RecoveryPoint, r.faults.Ops())
+}
+
 func envInt(name string, otherwise uint64) uint64 {
 	if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
 		return n
@@ -197,9 +201,13 @@ func envInt(name string, otherwise uint64) uint64 {
 func crashOnce(t *testing.T, seed uint64, at int) bool {
 	m := memory()
 	r := newCrashRun(t, m, rand.New(rand.NewPCG(seed, 0)))
+	var history []string
 	defer func() {
 		if t.Failed() {
-			t.Logf("crashed at change %d", at)
+			t.Logf("crashed at change %d; the last steps before:", at)
+			for _, state := range history[max(0, len(history)-8):] {
+				t.Log(state)
+			}
 		}
 	}()
 	picks := rand.New(rand.NewPCG(seed, uint64(at)))
@@ -210,6 +218,7 @@ func crashOnce(t *testing.T, seed uint64, at int) bool {
 	crashed := false
 	for range 60 {
 		err := r.step()
+		history = append(history, r.state())
 		if errors.Is(err, disk.ErrCrashed) {
 			crashed = true
 			break

@@ -37,19 +37,17 @@ func (l *Log) Flush() (ident.Offset, error) {
 
 // flushJob is what one flush makes durable.
 type flushJob struct {
-	segments   []*segment // with bytes or indexes that are not durable
-	sizes      []int64
-	active     *segment
-	end        ident.Offset
-	dirs       int
-	dirsSynced bool
+	segments []*segment // with bytes or indexes that are not durable
+	sizes    []int64
+	active   *segment
+	end      ident.Offset
 }
 
 // plan collects what is not durable.
 func (l *Log) plan() flushJob {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	j := flushJob{active: last(l.segments), end: l.end, dirs: l.newDirs, dirsSynced: l.newDirs == l.syncedDirs}
+	j := flushJob{active: last(l.segments), end: l.end}
 	// Segments become durable in order, so the rest is a suffix.
 	i := len(l.segments)
 	for i > 0 {
@@ -80,10 +78,8 @@ func (l *Log) flush() (ident.Offset, error) {
 			return l.FlushedEnd(), l.fail(err)
 		}
 	}
-	if !j.dirsSynced {
-		if err := l.cfg.FS.SyncDir(l.cfg.Dir); err != nil {
-			return l.FlushedEnd(), l.fail(fmt.Errorf("syncing folder %s: %w", l.cfg.Dir, err))
-		}
+	if err := l.syncDir(); err != nil {
+		return l.FlushedEnd(), l.fail(err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,9 +87,26 @@ func (l *Log) flush() (ident.Offset, error) {
 		s.synced = j.sizes[i]
 		s.indexed = s != j.active
 	}
-	l.syncedDirs = j.dirs
 	l.flushed = max(l.flushed, j.end)
 	return l.flushed, nil
+}
+
+// syncDir makes the names of all files so far durable, if they are not. The
+// caller holds flushing.
+func (l *Log) syncDir() error {
+	l.mu.RLock()
+	now, synced := l.newDirs, l.syncedDirs
+	l.mu.RUnlock()
+	if now == synced {
+		return nil
+	}
+	if err := l.cfg.FS.SyncDir(l.cfg.Dir); err != nil {
+		return fmt.Errorf("syncing folder %s: %w", l.cfg.Dir, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.syncedDirs = now
+	return nil
 }
 
 // syncSegment makes a segment durable up to size. A full disk may keep its

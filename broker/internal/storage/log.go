@@ -197,10 +197,15 @@ func (l *Log) buffer() *[]byte {
 func (l *Log) Close() error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	if err := l.usable(); errors.Is(err, ErrClosed) {
+	switch err := l.usable(); {
+	case errors.Is(err, ErrClosed):
 		return err
+	case err != nil:
+		return errors.Join(err, l.shut())
 	}
-	_, err := l.Flush()
+	l.flushing.Lock()
+	_, err := l.flush()
+	l.flushing.Unlock()
 	if err == nil {
 		// Sealed indexes let the next start trust the active segment's too.
 		l.tail.times().add(l.tail.youngest)

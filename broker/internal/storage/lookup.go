@@ -63,12 +63,12 @@ func (l *Log) MaxTimestamp() (s Stamp, ok bool, err error) {
 	}
 }
 
-func (l *Log) maxTimestamp(w view) (Stamp, bool, error) {
+func (l *Log) maxTimestamp(w view) (best Stamp, ok bool, err error) {
+	first := w.find(w.start)
 	found, in := noMark, -1
-	for i := w.find(w.start); i < len(w.segments); i++ {
+	for i := first; i < len(w.segments); i++ {
 		m, err := l.youngestOf(w, i)
-		if err == nil && m.timestamp > found.timestamp && m.offset < w.start {
-			// The youngest batch of the first segment was deleted.
+		if err == nil && w.segments[i].base < w.start {
 			m, err = l.youngestFrom(w, i, w.start)
 		}
 		if err != nil {
@@ -78,20 +78,25 @@ func (l *Log) maxTimestamp(w view) (Stamp, bool, error) {
 			found, in = m, i
 		}
 	}
-	if in < 0 {
-		return Stamp{}, false, nil
+	// The highest time of a batch is taken from its records: its header may
+	// promise more than they hold, and of the batch that the log's start lies
+	// in some are deleted.
+	take := func(v batch.View, r batch.Record) bool {
+		if r.Offset >= w.start && r.Timestamp >= 0 && (!ok || r.Timestamp > best.Timestamp) {
+			best, ok = Stamp{r.Offset, r.Timestamp, v.LeaderEpoch()}, true
+		}
+		return true
 	}
-	// The header may promise more than the records hold, so the highest time
-	// is taken from them.
-	var best Stamp
-	ok := false
-	err := l.decodeFrom(w, in, found.offset, func(v batch.View) bool { return v.LastOffset() >= found.offset },
-		func(v batch.View, r batch.Record) bool {
-			if r.Offset >= w.start && r.Timestamp >= 0 && (!ok || r.Timestamp > best.Timestamp) {
-				best, ok = Stamp{r.Offset, r.Timestamp, v.LeaderEpoch()}, true
-			}
-			return true
-		}, true)
+	if w.segments[first].base < w.start {
+		holds := func(h batch.View) bool { return h.LastOffset() >= w.start }
+		if err := l.decodeFrom(w, first, w.start, holds, take, true); err != nil {
+			return Stamp{}, false, err
+		}
+	}
+	if in >= 0 {
+		holds := func(h batch.View) bool { return h.LastOffset() >= found.offset }
+		err = l.decodeFrom(w, in, found.offset, holds, take, true)
+	}
 	return best, ok, err
 }
 
@@ -119,7 +124,7 @@ func (l *Log) youngestOf(w view, i int) (mark, error) {
 	return o.times.last(), nil
 }
 
-// youngestFrom returns the mark of segment i's batches that end at or after
+// youngestFrom returns the mark of segment i's batches that begin at or after
 // offset from.
 func (l *Log) youngestFrom(w view, i int, from ident.Offset) (mark, error) {
 	o, size, err := l.load(w, i)
@@ -131,7 +136,7 @@ func (l *Log) youngestFrom(w view, i int, from ident.Offset) (mark, error) {
 	defer l.buffers.Put(buf)
 	m := noMark
 	pos, err := walk(o.log.file, o.offsets.position(from), size, *buf, func(_ int64, h batch.View, _ int) bool {
-		if h.LastOffset() >= from && h.MaxTimestamp() > m.timestamp {
+		if h.BaseOffset() >= from && h.MaxTimestamp() > m.timestamp {
 			m = mark{h.MaxTimestamp(), h.LastOffset()}
 		}
 		return true

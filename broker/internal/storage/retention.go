@@ -144,7 +144,14 @@ func (l *Log) deleteFirst(s *segment) (bool, error) {
 	l.start = max(l.start, l.segments[0].base)
 	l.flushed = max(l.flushed, l.start)
 	l.mu.Unlock()
-	return true, errors.Join(s.drop(true), s.remove(), l.cfg.FS.SyncDir(l.cfg.Dir))
+	// What follows must be there for good before s goes.
+	if err := l.syncDir(); err != nil {
+		return false, err
+	}
+	l.mu.Lock()
+	l.newDirs++
+	l.mu.Unlock()
+	return true, errors.Join(s.drop(true), s.remove(), l.syncDir())
 }
 
 // dropIdle closes the files of durable sealed segments that nobody used since

@@ -202,13 +202,12 @@ func (l *Log) syncTail() error {
 	if err := errors.Join(t.offsets().seal(), t.times().seal()); err != nil {
 		return err
 	}
-	if err := l.cfg.FS.SyncDir(l.cfg.Dir); err != nil {
-		return fmt.Errorf("syncing folder: %w", err)
+	if err := l.syncDir(); err != nil {
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t.synced = t.size.Load()
-	l.syncedDirs = l.newDirs
 	return nil
 }
 
@@ -279,14 +278,16 @@ func (l *Log) addAnew(base ident.Offset) ([]*segment, error) {
 	if err := l.begin(s); err != nil {
 		return nil, err
 	}
-	if err := l.cfg.FS.SyncDir(l.cfg.Dir); err != nil {
-		return nil, fmt.Errorf("syncing folder: %w", err)
+	l.mu.Lock()
+	l.newDirs++
+	l.mu.Unlock()
+	if err := l.syncDir(); err != nil {
+		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.segments = with(old, s)
 	l.start, l.end, l.flushed, l.youngest = base, base, base, noMark
 	l.cuts++
-	l.syncedDirs = l.newDirs
 	return old, nil
 }
