@@ -46,8 +46,8 @@ func startProcess(ctx context.Context, command []string, timeout time.Duration, 
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
 		AutoMTLS:         true,
 		StartTimeout:     timeout,
-		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, _ string) (runner.Runner, error) {
-			run.env = cmd.Env
+		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, socketDir string) (runner.Runner, error) {
+			run.env, run.socketDir = cmd.Env, socketDir
 			return run, nil
 		},
 		GRPCDialOptions: []grpc.DialOption{grpc.WithDefaultCallOptions(
@@ -60,6 +60,7 @@ func startProcess(ctx context.Context, command []string, timeout time.Duration, 
 		run.killGroup()
 		client.Kill()
 		run.waitEnd()
+		_ = os.RemoveAll(run.socketDir) // go-plugin leaves it if nothing was started
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -158,10 +159,12 @@ func (*clientPlugin) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, conn *g
 // holds its pipes open.
 type cmdRunner struct {
 	command []string
-	env     []string
 	output  *outputLog
 	exited  chan struct{} // closed when the process has ended
 	ended   chan struct{} // closed when all that it printed has been read as well
+
+	env       []string // set by go-plugin before Start
+	socketDir string   // likewise
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd  // nil until started
@@ -230,6 +233,7 @@ func (r *cmdRunner) reap(stderr *eofReader) {
 		}
 		_ = pipe.Close()
 	}
+	_ = os.RemoveAll(r.socketDir)
 	close(r.ended)
 }
 

@@ -46,6 +46,9 @@ func Serve(p Plugin) {
 	defer signal.Stop(ignored)
 
 	server := newServer(p, os.Stderr, func(reason string) {
+		if dir := os.Getenv(plugin.EnvUnixSocketDir); dir != "" {
+			_ = os.RemoveAll(dir) // the host that made it for us cannot
+		}
 		fmt.Fprintf(os.Stderr, "connector %s ends itself: %s\n", p.Name, reason)
 		os.Exit(1)
 	})
