@@ -24,7 +24,7 @@ demo: build ## run a real pipeline, from an access log to a SQLite file
 
 .PHONY: test
 test: ## run the tests: no root, no services, a few minutes
-	$(GO) test ./...
+	$(GO) test $(TESTFLAGS) ./...
 
 .PHONY: race
 race: ## run the tests with the race detector
