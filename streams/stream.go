@@ -105,17 +105,31 @@ func revalued[K, V, V2 any](s Stream[K, V], n *node[K, V2]) Stream[K, V2] {
 
 // MapValues replaces the value. The key stays, and so does the record's partition.
 func (s Stream[K, V]) MapValues[V2 any](f func(key K, value V) V2) Stream[K, V2] {
-	n := connect(s.n, topology.Node{Op: "map-values"}, func(o opening, out push[K, V2]) push[K, V] {
+	n := mappedValues(s.n, topology.Node{Op: "map-values"}, func(k K, v V) (V2, error) { return f(k, v), nil })
+	n.require(f != nil)
+	return revalued[K, V](s, n)
+}
+
+// TryMapValues is MapValues for a function that can fail: the record goes to the processing handler with the error. The name
+// identifies the operator in logs, counts and dead letters.
+func (s Stream[K, V]) TryMapValues[V2 any](name string, f func(key K, value V) (V2, error)) Stream[K, V2] {
+	n := mappedValues(s.n, topology.Node{Op: "try-map-values", Name: name}, f)
+	n.require(f != nil)
+	n.claim(name)
+	return revalued[K, V](s, n)
+}
+
+// mappedValues adds an operator that makes one value of one.
+func mappedValues[K, V, V2 any](from *node[K, V], meta topology.Node, f func(K, V) (V2, error)) *node[K, V2] {
+	return connect(from, meta, func(o opening, out push[K, V2]) push[K, V] {
 		return func(k K, v V) error {
 			var v2 V2
-			if ok, err := o.op.Guard(func() error { v2 = f(k, v); return nil }); !ok {
+			if ok, err := o.op.Guard(func() (err error) { v2, err = f(k, v); return err }); !ok {
 				return err
 			}
 			return out(k, v2)
 		}
 	})
-	n.require(f != nil)
-	return revalued[K, V](s, n)
 }
 
 // FlatMap makes any number of records of one: f calls emit for each, and must not keep it.
