@@ -112,6 +112,10 @@ func (p *Partition) check(r *AppendRequest) (batch.View, error) {
 	if len(v) > s.BatchBytesMax {
 		return nil, &TooLargeError{Size: len(v), Max: s.BatchBytesMax}
 	}
+	if v.IsTransactional() {
+		// Nobody would ever end it, and hold readers up for ever.
+		return nil, fmt.Errorf("%w: it belongs to a transaction that was not begun", batch.ErrInvalid)
+	}
 	facts, err := s.rules(p.cfg.Now()).Check(v, p.cfg.Codecs)
 	if err != nil {
 		return nil, err

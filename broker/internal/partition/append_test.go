@@ -173,6 +173,12 @@ func TestTopicRulesAreHeld(t *testing.T) {
 		{"two batches", Settings{}, func(r *rig) batch.View { return append(ok(r), ok(r)...) }, ErrBatchCount},
 		{"no batch", Settings{}, func(*rig) batch.View { return nil }, ErrBatchCount},
 		{"half a batch", Settings{}, func(r *rig) batch.View { v := ok(r); return v[:len(v)-1] }, batch.ErrCorrupt},
+		{"transaction that nobody began", Settings{}, func(r *rig) batch.View {
+			b := batch.NewBuilder(r.codecs, batch.None)
+			b.SetProducer(7, 0, 0)
+			b.SetTransactional()
+			return r.build(b, "v")
+		}, batch.ErrInvalid},
 		{"flipped bit", Settings{}, func(r *rig) batch.View { v := ok(r); v[len(v)-1] ^= 1; return v }, batch.ErrCorrupt},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
