@@ -450,8 +450,8 @@ func TestInternalTopicsAreMarked(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := ask[*kmsg.MetadataResponse](b, 13, metadataRequest(cluster.OffsetsTopic)).Topics[0]
-	if !got.IsInternal || len(got.Partitions) != 50 {
-		t.Errorf("internal is %v with %d partitions, want true with 50", got.IsInternal, len(got.Partitions))
+	if !got.IsInternal || len(got.Partitions) != 16 {
+		t.Errorf("internal is %v with %d partitions, want true with 16", got.IsInternal, len(got.Partitions))
 	}
 	topic, _ := b.node.Image().Topic(cluster.OffsetsTopic)
 	if got := b.node.TopicSettings(topic).Cleanup; got != (settings.Cleanup{Compact: true}) {

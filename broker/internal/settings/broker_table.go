@@ -86,7 +86,8 @@ func brokerLogRows() []brokerRow {
 
 func brokerGroupRows() []brokerRow {
 	return []brokerRow{
-		{Definition{Name: "offsets.topic.num.partitions", Type: Int, Default: "50", check: atLeast(1),
+		// Kafka's is 50; docs/design/coordinators.md says why this is less.
+		{Definition{Name: "offsets.topic.num.partitions", Type: Int, Default: "16", check: atLeast(1),
 			Doc: "How many partitions __consumer_offsets is made with. It must not change once that topic exists."},
 			func(b *Broker, v value) { b.OffsetsTopicPartitions = int32(v.num) }},
 		{Definition{Name: "offsets.topic.replication.factor", Type: Short, Default: "3", check: atLeast(1),
