@@ -55,6 +55,11 @@ func (s *Service) findCoordinator(r *Request, in *kmsg.FindCoordinatorRequest, r
 		if _, err := s.Cluster.EnsureTopic(ctx, cluster.OffsetsTopic); err != nil {
 			s.Log.Warn("the topic of consumer groups cannot be made", "topic", cluster.OffsetsTopic, "error", err)
 		}
+		for _, key := range coordinatorKeys(in) {
+			// A client told of a coordinator that is loading would come to it
+			// at once, be refused, and wait for longer than this takes.
+			_ = s.Groups.AwaitLoaded(ctx, key)
+		}
 		find()
 	})
 }
@@ -73,21 +78,25 @@ func keyTypeRefusal(keyType int8) string {
 // request's version.
 func (s *Service) replyCoordinators(in *kmsg.FindCoordinatorRequest, reply Reply, fill func(*kmsg.FindCoordinatorResponseCoordinator)) {
 	resp := in.ResponseKind().(*kmsg.FindCoordinatorResponse)
-	if in.Version < 4 {
-		c := kmsg.NewFindCoordinatorResponseCoordinator()
-		c.Key = in.CoordinatorKey
-		fill(&c)
-		resp.NodeID, resp.Host, resp.Port, resp.ErrorCode, resp.ErrorMessage = c.NodeID, c.Host, c.Port, c.ErrorCode, c.ErrorMessage
-		reply(resp)
-		return
-	}
-	for _, key := range in.CoordinatorKeys {
+	for _, key := range coordinatorKeys(in) {
 		c := kmsg.NewFindCoordinatorResponseCoordinator()
 		c.Key = key
 		fill(&c)
 		resp.Coordinators = append(resp.Coordinators, c)
 	}
+	if in.Version < 4 {
+		c := resp.Coordinators[0]
+		resp.NodeID, resp.Host, resp.Port, resp.ErrorCode, resp.ErrorMessage = c.NodeID, c.Host, c.Port, c.ErrorCode, c.ErrorMessage
+	}
 	reply(resp)
+}
+
+// coordinatorKeys are the keys asked for, which is one before version 4.
+func coordinatorKeys(in *kmsg.FindCoordinatorRequest) []string {
+	if in.Version < 4 {
+		return []string{in.CoordinatorKey}
+	}
+	return in.CoordinatorKeys
 }
 
 // groupCoordinator names the broker that leads the group's partition, by its

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -116,6 +117,16 @@ func (c *Coordinator) PartitionOf(group string) (int32, bool) {
 		return 0, false
 	}
 	return partitionOf(group, n), true
+}
+
+// AwaitLoaded waits until the group's partition is loaded, if this broker leads
+// it, or ctx ends.
+func (c *Coordinator) AwaitLoaded(ctx context.Context, group string) error {
+	p, ok := c.PartitionOf(group)
+	if !ok {
+		return coord.ErrNotCoordinator
+	}
+	return c.runtime.AwaitLoaded(ctx, p)
 }
 
 // submit hands a call to the machine of the group's partition.

@@ -22,7 +22,6 @@ type step struct {
 	version    int16
 	wait       time.Duration
 	offset     int64
-	leave      bool
 }
 
 func drawStep(t *rapid.T) step {
