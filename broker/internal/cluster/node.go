@@ -292,6 +292,7 @@ func (n *Node) Close() error {
 		return nil
 	}
 	n.fail(ErrClosed)
+	close(n.store.fs.hurry)
 	var errs []error
 	if n.raft != nil {
 		if err := n.raft.Shutdown().Error(); err != nil {

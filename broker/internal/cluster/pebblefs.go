@@ -34,14 +34,15 @@ type pebbleFS struct {
 	under disk.FS
 	log   *slog.Logger
 	after vfs.FS        // what is written after the failure
-	dead  chan struct{} // closed at the failure, or to end all waiting
+	dead  chan struct{} // closed at the failure
+	hurry chan struct{} // closed when nobody waits for room any more
 
 	mu  sync.Mutex
 	err error
 }
 
 func newPebbleFS(under disk.FS, log *slog.Logger) *pebbleFS {
-	return &pebbleFS{under: under, log: log, after: vfs.NewMem(), dead: make(chan struct{})}
+	return &pebbleFS{under: under, log: log, after: vfs.NewMem(), dead: make(chan struct{}), hurry: make(chan struct{})}
 }
 
 // failure returns what stopped the file system; nil while it works.
@@ -257,7 +258,7 @@ func (f *pebbleFile) WriteAt(b []byte, at int64) (int, error) {
 				return err
 			}
 			rest, at = rest[n:], at+int64(n)
-			if err := f.fs.waitForSpace(f.name); err != nil {
+			if !f.fs.waitForSpace(f.name) {
 				return err
 			}
 		}
@@ -265,17 +266,19 @@ func (f *pebbleFile) WriteAt(b []byte, at int64) (int, error) {
 	return len(b), nil
 }
 
-// waitForSpace waits before a write is tried again.
-func (p *pebbleFS) waitForSpace(name string) error {
+// waitForSpace waits before a write is tried again; it returns false if it
+// should not be.
+func (p *pebbleFS) waitForSpace(name string) bool {
 	p.log.Error("no space left for the cluster metadata; waiting", "file", name)
 	t := time.NewTimer(noSpaceRetry)
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return nil
+		return true
 	case <-p.dead:
-		return p.failure()
+	case <-p.hurry:
 	}
+	return false
 }
 
 // Preallocate implements vfs.File.

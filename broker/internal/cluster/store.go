@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -44,6 +45,11 @@ type store struct {
 	db    *pebble.DB
 	write *pebble.WriteOptions
 	fatal func() // ends the calling goroutine
+
+	// reading keeps the database open under reads: raft measures the age of
+	// its log now and then on a goroutine that its shutdown does not wait for.
+	reading sync.RWMutex
+	closed  bool
 }
 
 // openStore opens the store in a folder, which is made if it is missing.
@@ -77,8 +83,12 @@ func openStore(fs disk.FS, dir string, log *slog.Logger, fatal func()) (*store, 
 	return s, nil
 }
 
-// close closes the store; raft must not use it any more.
+// close closes the store; raft must not write to it any more, and what it reads
+// fails with ErrClosed.
 func (s *store) close() error {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	s.closed = true
 	err := s.db.Close()
 	if failure := s.fs.failure(); failure != nil {
 		return nil // it was reported when it happened
@@ -107,6 +117,11 @@ func (s *store) must(what string, err error) {
 
 // get returns a copy of a value, nil if there is none.
 func (s *store) get(key []byte) ([]byte, error) {
+	s.reading.RLock()
+	defer s.reading.RUnlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
 	value, closer, err := s.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, nil
@@ -136,6 +151,11 @@ func (s *store) LastIndex() (uint64, error) { return s.edge((*pebble.Iterator).L
 
 // edge returns the index of the first or last log entry, 0 if there is none.
 func (s *store) edge(move func(*pebble.Iterator) bool) (uint64, error) {
+	s.reading.RLock()
+	defer s.reading.RUnlock()
+	if s.closed {
+		return 0, ErrClosed
+	}
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixLog}, UpperBound: []byte{prefixLog + 1}})
 	s.must("looking into the metadata log", err)
 	var index uint64
@@ -149,6 +169,9 @@ func (s *store) edge(move func(*pebble.Iterator) bool) (uint64, error) {
 // GetLog implements raft.LogStore.
 func (s *store) GetLog(index uint64, entry *raft.Log) error {
 	value, err := s.get(logKey(index))
+	if errors.Is(err, ErrClosed) {
+		return err
+	}
 	s.must("reading the metadata log", err)
 	if value == nil {
 		return raft.ErrLogNotFound
