@@ -43,6 +43,6 @@ func (t *task) reportState(ctx context.Context, s host.Status) {
 		t.report(ctx, t.activeState(), nil)
 	case host.BackingOff:
 		t.log.Warn("the connector's process is being restarted", "err", s.Err, "restarts", s.Restarts)
-		t.report(ctx, Failed, fmt.Errorf("%w (it is being started again)", s.Err))
+		t.report(ctx, Failed, fmt.Errorf("%w (%w)", s.Err, errRetrying))
 	}
 }

@@ -3,6 +3,7 @@ package connect
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -38,6 +39,8 @@ type Status struct {
 	State    State  `json:"state"`
 	WorkerID string `json:"worker_id"`
 	Trace    string `json:"trace,omitempty"`
+	// Retrying is true for a failed task that is being started again.
+	Retrying bool `json:"retrying,omitempty"`
 }
 
 // statuses is the status topic as a map, by the keys of that topic.
@@ -85,6 +88,9 @@ func (s *statuses) get(key string) Status {
 	return Status{State: Unassigned, WorkerID: s.worker}
 }
 
+// errRetrying marks the cause of a failure that is being mended.
+var errRetrying = errors.New("it is being started again")
+
 // statusTimeout bounds the write of one status: a status is news, and what is
 // reported must not hang because news cannot be told.
 const statusTimeout = 10 * time.Second
@@ -95,6 +101,7 @@ func (s *statuses) set(ctx context.Context, key string, state State, cause error
 	status := Status{State: state, WorkerID: s.worker}
 	if cause != nil {
 		status.Trace = cause.Error()
+		status.Retrying = errors.Is(cause, errRetrying)
 	}
 	value, err := json.Marshal(status)
 	if err != nil {
