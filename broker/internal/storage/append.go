@@ -57,8 +57,7 @@ func (l *Log) AppendAsFollower(batches []byte) (Appended, error) {
 	})
 }
 
-// append prepares all batches, then writes them in runs that each lie in one
-// segment. The caller holds writing.
+// append prepares all batches and writes them. The caller holds writing.
 func (l *Log) append(batches []byte, prepare func(batch.View) error) (Appended, error) {
 	if err := l.usable(); err != nil {
 		return Appended{}, err
@@ -79,9 +78,6 @@ func (l *Log) append(batches []byte, prepare func(batch.View) error) (Appended, 
 		done.End = v.NextOffset()
 		rest = after
 	}
-	if len(batches) == 0 {
-		return done, nil
-	}
 	if err := l.writeRuns(batches); err != nil {
 		return Appended{}, l.takeBack(before, err)
 	}
@@ -89,58 +85,81 @@ func (l *Log) append(batches []byte, prepare func(batch.View) error) (Appended, 
 	return done, nil
 }
 
-// writeRuns splits batches where a segment has to be rolled.
+// run is batches that go to one segment in one piece.
+type run struct {
+	bytes        []byte
+	first, last  ident.Offset
+	timestampMax int64
+}
+
+// nextRun splits off the first run of batches: as a rule all of them. Only a
+// gap that no segment can span ends a run.
+func nextRun(batches []byte) (r run, rest []byte, err error) {
+	r = run{timestampMax: batch.NoTimestamp}
+	for rest = batches; len(rest) > 0; {
+		v, after, err := batch.Next(rest)
+		if err != nil {
+			return r, rest, err
+		}
+		if len(r.bytes) == 0 {
+			r.first = v.BaseOffset()
+		}
+		if !fits(r.first, v.LastOffset()) {
+			break
+		}
+		r.bytes = batches[:len(r.bytes)+v.Size()]
+		r.last = v.LastOffset()
+		r.timestampMax = max(r.timestampMax, v.MaxTimestamp())
+		rest = after
+	}
+	return r, rest, nil
+}
+
+// writeRuns writes batches, and rolls the segment before if it has to be.
 func (l *Log) writeRuns(batches []byte) error {
 	set, now := l.settings.Load(), l.cfg.Now()
 	l.tail.interval = set.IndexInterval
-	from, at := 0, 0 // the run so far is batches[from:at]
-	end := l.End()
-	for at < len(batches) {
-		v, _, err := batch.Next(batches[at:])
+	for len(batches) > 0 {
+		r, rest, err := nextRun(batches)
 		if err != nil {
 			return err
 		}
-		if l.mustRoll(set, now, int64(at-from), v) {
-			if err := l.writeRun(batches[from:at]); err != nil {
-				return err
+		if l.mustRoll(set, now, r) {
+			base := l.End()
+			if !fits(base, r.last) {
+				base = r.first
 			}
-			from = at
-			if !fits(end, v.LastOffset()) {
-				// A gap wider than a segment can span.
-				end = v.BaseOffset()
-			}
-			if err := l.roll(end); err != nil {
+			if err := l.roll(base); err != nil {
 				return err
 			}
 		}
-		end = v.NextOffset()
-		at += v.Size()
+		if err := l.writeRun(r.bytes); err != nil {
+			return err
+		}
+		batches = rest
 	}
-	return l.writeRun(batches[from:])
+	return nil
 }
 
-// mustRoll reports whether v belongs in a new segment, given a run of pending
-// bytes that goes to the active one before it (Kafka's LogSegment.shouldRoll).
-func (l *Log) mustRoll(set *Settings, now time.Time, pending int64, v batch.View) bool {
+// mustRoll reports whether r belongs in a new segment (LogSegment.shouldRoll
+// of Kafka).
+func (l *Log) mustRoll(set *Settings, now time.Time, r run) bool {
 	t := &l.tail
-	if !fits(t.base, v.LastOffset()) {
+	if !fits(t.base, r.last) {
 		return true
 	}
-	used := l.tail.size.Load() + pending
-	if used == 0 {
+	size := t.size.Load()
+	if size == 0 {
 		return false
 	}
-	return used+int64(v.Size()) > set.SegmentBytes ||
+	return size+int64(len(r.bytes)) > set.SegmentBytes ||
 		t.offsets().count() >= set.IndexBytes/offsetEntrySize ||
 		t.times().count() >= set.IndexBytes/timeEntrySize ||
-		t.waited(v, now) > set.SegmentAge-t.jitter
+		t.waited(r.timestampMax, now) > set.SegmentAge-t.jitter
 }
 
 // writeRun appends to the active segment and publishes the new end.
 func (l *Log) writeRun(run []byte) error {
-	if len(run) == 0 {
-		return nil
-	}
 	t := &l.tail
 	pos := l.tail.size.Load()
 	if _, err := t.files.log.file.WriteAt(run, pos); err != nil {
@@ -211,12 +230,13 @@ func (l *Log) roll(base ident.Offset) error {
 		return fmt.Errorf("rolling segment: %w", err)
 	}
 	l.mu.Lock()
+	gap := base != l.end
 	l.segments = with(l.segments, next)
 	l.newDirs++
 	l.end, l.youngest = base, noMark
 	l.mu.Unlock()
 	l.cfg.Logger.Debug("rolled log segment", "log", l.cfg.Dir, "base", base)
-	if l.cfg.Rolled != nil {
+	if l.cfg.Rolled != nil && !gap {
 		l.cfg.Rolled(base)
 	}
 	return nil

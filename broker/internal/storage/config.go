@@ -38,10 +38,10 @@ type Config struct {
 	Jitter func(max time.Duration) time.Duration
 	// Logger is told of rolls, deletions and repairs. Nil discards.
 	Logger *slog.Logger
-	// Rolled, if not nil, is called when a segment that begins at base was
-	// opened, before anything is appended to it, on the goroutine of the
-	// append: the time to write the producer snapshot of base. The log must
-	// not be changed by it.
+	// Rolled, if not nil, is called when a segment was begun at the end of the
+	// log, base, before anything is appended to it: the time to write the
+	// producer snapshot of base. It runs on the goroutine of the append, which
+	// may still fail, and must not change the log.
 	Rolled func(base ident.Offset)
 	// LowerRecoveryPoint, if not nil, is called before bytes below the
 	// flushed end are cut off, and returns when the new recovery point is

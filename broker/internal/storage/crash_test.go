@@ -25,8 +25,8 @@ type crashRun struct {
 	// safe is the end of what must survive; start may have advanced to
 	// startMax.
 	safe, startMax ident.Offset
-	epoch  ident.LeaderEpoch
-	serial int
+	epoch          ident.LeaderEpoch
+	serial         int
 }
 
 func newCrashRun(t testing.TB, m *disk.Memory, rng *rand.Rand) *crashRun {

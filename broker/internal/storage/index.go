@@ -185,16 +185,11 @@ func (x *offsetIndex) before(beyond func(rel, pos int32) bool) int64 {
 	return int64(pos)
 }
 
-// last returns the latest entry: the last offset of a batch and where the batch
-// begins, or NoOffset and -1.
-func (x *offsetIndex) last() (ident.Offset, int64) {
+// get returns entry i: the last offset of a batch and where the batch begins.
+func (x *offsetIndex) get(i int) (ident.Offset, int64) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	n := x.count()
-	if n == 0 {
-		return ident.NoOffset, -1
-	}
-	rel, pos := x.entry(n - 1)
+	rel, pos := x.entry(i)
 	return x.base + ident.Offset(rel), int64(pos)
 }
 

@@ -32,8 +32,9 @@ func (l *Log) recover(epochsKnown bool) (Recovered, error) {
 		r.trusted, first = math.MaxInt64, len(l.segments)-1
 	}
 	if !epochsKnown {
-		// Every batch of the log names its epoch.
-		l.epochs.truncate(0)
+		// Every batch of the log names its epoch. Those of the first segment
+		// that is checked are all read, too, if its index is not used.
+		r.trusted = 0
 		if err := r.readEpochs(first); err != nil {
 			return r.found, err
 		}
@@ -147,8 +148,10 @@ func (r *recovery) check(s *segment, o *openSegment, size int64) (*indexer, int6
 			r.epochs.assign(v.LeaderEpoch(), v.BaseOffset())
 			return x.add(pos, v, v.Size())
 		})
-		if errors.Is(err, errIndex) || (err != nil && from > 0 && stop == from) {
-			// The index named no batch: its fault, not the segment's.
+		noBatch := errors.Is(err, errIndex) || (err != nil && from > 0 && stop == from)
+		if noBatch || (err == nil && x.youngest.offset >= next.next) {
+			// An index named a batch that is not there: its fault, not the
+			// segment's.
 			x, from, rebuilt = o.restart(interval), 0, true
 			continue
 		}

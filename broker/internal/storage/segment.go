@@ -196,10 +196,14 @@ func (o *openSegment) resume(size int64, end, trusted ident.Offset, interval int
 	if missing || o.offsets.check(size) != nil || o.times.check(end) != nil {
 		return o.restart(interval), 0, true
 	}
-	x = &indexer{files: o, interval: interval, youngest: o.times.last()}
-	var last ident.Offset
-	last, x.known = o.offsets.last()
-	from = o.offsets.position(min(last, x.youngest.offset))
+	x = &indexer{files: o, interval: interval, youngest: o.times.last(), known: o.offsets.count()}
+	from = o.offsets.position(x.youngest.offset)
+	for x.at < x.known {
+		if _, pos := o.offsets.get(x.at); pos >= from {
+			break
+		}
+		x.at++
+	}
 	return x, from, false
 }
 
@@ -207,7 +211,7 @@ func (o *openSegment) resume(size int64, end, trusted ident.Offset, interval int
 func (o *openSegment) restart(interval int) *indexer {
 	o.offsets.clear()
 	o.times.clear()
-	return &indexer{files: o, interval: interval, youngest: noMark, known: -1}
+	return &indexer{files: o, interval: interval, youngest: noMark}
 }
 
 // indexer decides which batches get an index entry. It sees the batches of a
@@ -215,9 +219,9 @@ func (o *openSegment) restart(interval int) *indexer {
 type indexer struct {
 	files    *openSegment
 	interval int
-	// known is the position of the last entry that was there at the start, or
-	// -1. Batches up to there have their entries.
-	known int64
+	// The first known entries of the offset index were there at the start; at
+	// is the next of them that will be met.
+	at, known int
 	// sinceEntry is the bytes of batches since the last entry.
 	sinceEntry int
 	youngest   mark
@@ -233,18 +237,8 @@ func (x *indexer) add(pos int64, v batch.View, length int) error {
 	if ms := v.MaxTimestamp(); ms > x.youngest.timestamp {
 		x.youngest = mark{ms, v.LastOffset()}
 	}
-	if pos <= x.known {
-		if pos < x.known {
-			return nil
-		}
-		if last, _ := x.files.offsets.last(); last != v.LastOffset() {
-			return errIndex
-		}
-		x.known, x.sinceEntry = -1, length
-		return nil
-	}
-	if x.known >= 0 {
-		return errIndex
+	if x.at < x.known {
+		return x.meet(pos, v, length)
 	}
 	if x.sinceEntry > x.interval {
 		x.files.offsets.add(v.LastOffset(), pos)
@@ -252,6 +246,22 @@ func (x *indexer) add(pos int64, v batch.View, length int) error {
 		x.sinceEntry = 0
 	}
 	x.sinceEntry += length
+	return nil
+}
+
+// meet compares a batch with the next known entry. The time index may lack
+// what belongs to it.
+func (x *indexer) meet(pos int64, v batch.View, length int) error {
+	last, at := x.files.offsets.get(x.at)
+	if pos < at {
+		return nil
+	}
+	if pos > at || v.LastOffset() != last {
+		return errIndex
+	}
+	x.files.times.add(x.youngest)
+	x.at++
+	x.sinceEntry = length
 	return nil
 }
 
@@ -270,14 +280,14 @@ type tail struct {
 func (t *tail) offsets() *offsetIndex { return t.files.offsets }
 func (t *tail) times() *timeIndex     { return t.files.times }
 
-// waited returns the time since the segment's first record in terms of the
+// waited returns, for records up to timestampMax, the time since the segment's first record in terms of the
 // records' own times, as Kafka counts it, or of the clock where those say
 // nothing. A first record from the future would put off the roll for as long,
 // so it counts as of now.
-func (t *tail) waited(v batch.View, now time.Time) time.Duration {
+func (t *tail) waited(timestampMax int64, now time.Time) time.Duration {
 	if t.firstTime < 0 || t.firstTime > t.created.UnixMilli() {
 		return now.Sub(t.created)
 	}
-	ms := max(v.MaxTimestamp(), t.firstTime) - t.firstTime
+	ms := max(timestampMax, t.firstTime) - t.firstTime
 	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
