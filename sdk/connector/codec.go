@@ -14,13 +14,13 @@ import (
 // afterwards, so an Encoder's output is for one [Decoder], in order. Hosts and
 // Serve use it; authors have no need of it. It is for one goroutine.
 type Encoder struct {
-	writer *protocol.BatchWriter
+	writer *protocol.BatchWriter // made with the first batch
 	tables map[*Schema]uint32
 }
 
 // NewEncoder returns an encoder for one task and direction.
 func NewEncoder() *Encoder {
-	return &Encoder{writer: protocol.NewBatchWriter(), tables: make(map[*Schema]uint32)}
+	return &Encoder{tables: make(map[*Schema]uint32)}
 }
 
 // Encode encodes the records of b from index begin on, as many as fit into
@@ -30,6 +30,11 @@ func NewEncoder() *Encoder {
 func (e *Encoder) Encode(b *Batch, begin, limitBytes int) (frame []byte, end int, err error) {
 	if limitBytes <= 0 {
 		limitBytes = defaultBatchBytes
+	}
+	if e.writer == nil {
+		if e.writer, err = protocol.NewBatchWriter(); err != nil {
+			return nil, begin, err
+		}
 	}
 	end = begin
 	for size := 0; end < b.Len(); end++ {
@@ -105,12 +110,12 @@ func (e *Encoder) ref(v Value) (protocol.Ref, error) {
 	return ref, nil
 }
 
-func tableOf(s *Schema) protocol.TableSchema {
-	t := protocol.TableSchema{Name: s.name}
+func tableOf(s *Schema) *protocol.Schema {
+	t := &protocol.Schema{Name: validText(s.name)}
 	for _, c := range s.columns {
-		t.Columns = append(t.Columns, protocol.Column{
-			Name: c.Name, Type: protocol.ColumnType(c.Type), Required: c.Required, Key: c.Key,
-			Precision: c.Precision, Scale: c.Scale, Native: c.Native,
+		t.Columns = append(t.Columns, &protocol.Column{
+			Name: c.Name, Type: protocol.Column_Type(c.Type), Required: c.Required, Key: c.Key,
+			Precision: int32(c.Precision), Scale: int32(c.Scale), Native: validText(c.Native),
 		})
 	}
 	return t
@@ -141,12 +146,12 @@ func appendRow(t *protocol.TableWriter, row Row) uint32 {
 // Decoder turns the bytes of one [Encoder] back into batches. Hosts and Serve
 // use it. It is for one goroutine.
 type Decoder struct {
-	reader  *protocol.BatchReader
+	reader  *protocol.BatchReader // made with the first batch
 	schemas []*Schema
 }
 
 // NewDecoder returns a decoder for one task and direction.
-func NewDecoder() *Decoder { return &Decoder{reader: protocol.NewBatchReader()} }
+func NewDecoder() *Decoder { return &Decoder{} }
 
 // Decode appends the records in frame to into. They do not refer to frame. An
 // error means that frame is malformed, and that neither into nor the decoder
@@ -155,6 +160,12 @@ func (d *Decoder) Decode(frame []byte, into *Batch) error {
 	var message protocol.Batch
 	if err := proto.Unmarshal(frame, &message); err != nil {
 		return fmt.Errorf("decoding a batch: %w", err)
+	}
+	if d.reader == nil {
+		var err error
+		if d.reader, err = protocol.NewBatchReader(); err != nil {
+			return err
+		}
 	}
 	return d.reader.Read(&message, func(e *protocol.Envelope) error {
 		r, err := d.record(e)
@@ -216,14 +227,14 @@ func (d *Decoder) schema(table uint32) (*Schema, error) {
 		return s, nil
 	}
 	wire := d.reader.Table(table).Schema()
-	columns := make([]Column, len(wire.Columns))
-	for i, c := range wire.Columns {
+	columns := make([]Column, len(wire.GetColumns()))
+	for i, c := range wire.GetColumns() {
 		columns[i] = Column{
-			Name: c.Name, Type: Type(c.Type), Required: c.Required, Key: c.Key,
-			Precision: c.Precision, Scale: c.Scale, Native: c.Native,
+			Name: c.GetName(), Type: Type(c.GetType()), Required: c.GetRequired(), Key: c.GetKey(),
+			Precision: int(c.GetPrecision()), Scale: int(c.GetScale()), Native: c.GetNative(),
 		}
 	}
-	s, err := NewSchema(wire.Name, columns...)
+	s, err := NewSchema(wire.GetName(), columns...)
 	if err != nil {
 		return nil, err
 	}

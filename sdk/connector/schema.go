@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"time"
+	"unicode/utf8"
 )
 
 // Type is the type of a column.
@@ -84,13 +85,16 @@ type Schema struct {
 }
 
 // NewSchema makes a schema; name is that of the table or the like. It is an
-// error if a column has no name, a name occurs twice, or a type is unknown.
+// error if a column has no name, a name is not UTF-8 or occurs twice, or a
+// type is unknown.
 func NewSchema(name string, columns ...Column) (*Schema, error) {
 	s := &Schema{name: name, columns: slices.Clone(columns), index: make(map[string]int, len(columns))}
 	for i, c := range columns {
 		switch {
 		case c.Name == "":
 			return nil, fmt.Errorf("making schema %q: column %d has no name", name, i)
+		case !utf8.ValidString(c.Name):
+			return nil, fmt.Errorf("making schema %q: column name %q is not UTF-8", name, c.Name)
 		case c.Type < Int64 || c.Type > JSONType:
 			return nil, fmt.Errorf("making schema %q: column %q has no known type", name, c.Name)
 		case c.Precision < 0:

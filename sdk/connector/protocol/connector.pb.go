@@ -145,6 +145,73 @@ func (Outcome_Code) EnumDescriptor() ([]byte, []int) {
 	return file_connector_proto_rawDescGZIP(), []int{2, 0}
 }
 
+type Column_Type int32
+
+const (
+	Column_UNSPECIFIED Column_Type = 0
+	Column_INT64       Column_Type = 1
+	Column_FLOAT64     Column_Type = 2
+	Column_DECIMAL     Column_Type = 3
+	Column_BOOL        Column_Type = 4
+	Column_TEXT        Column_Type = 5
+	Column_BYTES       Column_Type = 6
+	Column_TIMESTAMP   Column_Type = 7
+	Column_JSON        Column_Type = 8
+)
+
+// Enum value maps for Column_Type.
+var (
+	Column_Type_name = map[int32]string{
+		0: "UNSPECIFIED",
+		1: "INT64",
+		2: "FLOAT64",
+		3: "DECIMAL",
+		4: "BOOL",
+		5: "TEXT",
+		6: "BYTES",
+		7: "TIMESTAMP",
+		8: "JSON",
+	}
+	Column_Type_value = map[string]int32{
+		"UNSPECIFIED": 0,
+		"INT64":       1,
+		"FLOAT64":     2,
+		"DECIMAL":     3,
+		"BOOL":        4,
+		"TEXT":        5,
+		"BYTES":       6,
+		"TIMESTAMP":   7,
+		"JSON":        8,
+	}
+)
+
+func (x Column_Type) Enum() *Column_Type {
+	p := new(Column_Type)
+	*p = x
+	return p
+}
+
+func (x Column_Type) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Column_Type) Descriptor() protoreflect.EnumDescriptor {
+	return file_connector_proto_enumTypes[2].Descriptor()
+}
+
+func (Column_Type) Type() protoreflect.EnumType {
+	return &file_connector_proto_enumTypes[2]
+}
+
+func (x Column_Type) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Column_Type.Descriptor instead.
+func (Column_Type) EnumDescriptor() ([]byte, []int) {
+	return file_connector_proto_rawDescGZIP(), []int{27, 0}
+}
+
 type LiveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1376,14 +1443,14 @@ func (x *CloseResponse) GetOutcome() *Outcome {
 	return nil
 }
 
-// Batch is a run of records. Each table is one piece of an Arrow IPC stream
-// that runs on through all batches of a task and direction: the first piece
-// begins with the schema message, every piece ends with one record batch.
+// Batch is a run of records. Its tables are Arrow record batches, each as one
+// encapsulated message of the Arrow IPC format; their schemas are not sent as
+// Arrow writes them, but follow from this document and from Schema.
 type Batch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// envelopes is the piece of the envelope table, a row for each record.
+	// envelopes is the envelope table, with a row for each record.
 	Envelopes []byte `protobuf:"bytes,1,opt,name=envelopes,proto3" json:"envelopes,omitempty"`
-	// rows holds the pieces of the tables that the records' rows are in.
+	// tables holds the rows that are keys and values of the records.
 	Tables        []*Table `protobuf:"bytes,2,rep,name=tables,proto3" json:"tables,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1435,10 +1502,12 @@ func (x *Batch) GetTables() []*Table {
 
 type Table struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id numbers the row schemas of a task and direction, from 0 in the order
-	// of their first use.
-	Id            uint32 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Piece         []byte `protobuf:"bytes,2,opt,name=piece,proto3" json:"piece,omitempty"`
+	// id numbers the schemas of a task and direction, from 0 in the order of
+	// their first use.
+	Id uint32 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// schema is there when an id is used for the first time, and only then.
+	Schema        *Schema `protobuf:"bytes,2,opt,name=schema,proto3" json:"schema,omitempty"`
+	Rows          []byte  `protobuf:"bytes,3,opt,name=rows,proto3" json:"rows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1480,11 +1549,162 @@ func (x *Table) GetId() uint32 {
 	return 0
 }
 
-func (x *Table) GetPiece() []byte {
+func (x *Table) GetSchema() *Schema {
 	if x != nil {
-		return x.Piece
+		return x.Schema
 	}
 	return nil
+}
+
+func (x *Table) GetRows() []byte {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+type Schema struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Columns       []*Column              `protobuf:"bytes,2,rep,name=columns,proto3" json:"columns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Schema) Reset() {
+	*x = Schema{}
+	mi := &file_connector_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Schema) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Schema) ProtoMessage() {}
+
+func (x *Schema) ProtoReflect() protoreflect.Message {
+	mi := &file_connector_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Schema.ProtoReflect.Descriptor instead.
+func (*Schema) Descriptor() ([]byte, []int) {
+	return file_connector_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Schema) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Schema) GetColumns() []*Column {
+	if x != nil {
+		return x.Columns
+	}
+	return nil
+}
+
+type Column struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Type          Column_Type            `protobuf:"varint,2,opt,name=type,proto3,enum=millrace.connector.v1.Column_Type" json:"type,omitempty"`
+	Required      bool                   `protobuf:"varint,3,opt,name=required,proto3" json:"required,omitempty"`
+	Key           bool                   `protobuf:"varint,4,opt,name=key,proto3" json:"key,omitempty"`
+	Precision     int32                  `protobuf:"varint,5,opt,name=precision,proto3" json:"precision,omitempty"`
+	Scale         int32                  `protobuf:"varint,6,opt,name=scale,proto3" json:"scale,omitempty"`
+	Native        string                 `protobuf:"bytes,7,opt,name=native,proto3" json:"native,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Column) Reset() {
+	*x = Column{}
+	mi := &file_connector_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Column) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Column) ProtoMessage() {}
+
+func (x *Column) ProtoReflect() protoreflect.Message {
+	mi := &file_connector_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Column.ProtoReflect.Descriptor instead.
+func (*Column) Descriptor() ([]byte, []int) {
+	return file_connector_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Column) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Column) GetType() Column_Type {
+	if x != nil {
+		return x.Type
+	}
+	return Column_UNSPECIFIED
+}
+
+func (x *Column) GetRequired() bool {
+	if x != nil {
+		return x.Required
+	}
+	return false
+}
+
+func (x *Column) GetKey() bool {
+	if x != nil {
+		return x.Key
+	}
+	return false
+}
+
+func (x *Column) GetPrecision() int32 {
+	if x != nil {
+		return x.Precision
+	}
+	return 0
+}
+
+func (x *Column) GetScale() int32 {
+	if x != nil {
+		return x.Scale
+	}
+	return 0
+}
+
+func (x *Column) GetNative() string {
+	if x != nil {
+		return x.Native
+	}
+	return ""
 }
 
 type SplitResponse_Task struct {
@@ -1496,7 +1716,7 @@ type SplitResponse_Task struct {
 
 func (x *SplitResponse_Task) Reset() {
 	*x = SplitResponse_Task{}
-	mi := &file_connector_proto_msgTypes[28]
+	mi := &file_connector_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1508,7 +1728,7 @@ func (x *SplitResponse_Task) String() string {
 func (*SplitResponse_Task) ProtoMessage() {}
 
 func (x *SplitResponse_Task) ProtoReflect() protoreflect.Message {
-	mi := &file_connector_proto_msgTypes[28]
+	mi := &file_connector_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,10 +1858,32 @@ const file_connector_proto_rawDesc = "" +
 	"\aoutcome\x18\x01 \x01(\v2\x1e.millrace.connector.v1.OutcomeR\aoutcome\"[\n" +
 	"\x05Batch\x12\x1c\n" +
 	"\tenvelopes\x18\x01 \x01(\fR\tenvelopes\x124\n" +
-	"\x06tables\x18\x02 \x03(\v2\x1c.millrace.connector.v1.TableR\x06tables\"-\n" +
+	"\x06tables\x18\x02 \x03(\v2\x1c.millrace.connector.v1.TableR\x06tables\"b\n" +
 	"\x05Table\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\rR\x02id\x12\x14\n" +
-	"\x05piece\x18\x02 \x01(\fR\x05piece*<\n" +
+	"\x02id\x18\x01 \x01(\rR\x02id\x125\n" +
+	"\x06schema\x18\x02 \x01(\v2\x1d.millrace.connector.v1.SchemaR\x06schema\x12\x12\n" +
+	"\x04rows\x18\x03 \x01(\fR\x04rows\"U\n" +
+	"\x06Schema\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x127\n" +
+	"\acolumns\x18\x02 \x03(\v2\x1d.millrace.connector.v1.ColumnR\acolumns\"\xc4\x02\n" +
+	"\x06Column\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x126\n" +
+	"\x04type\x18\x02 \x01(\x0e2\".millrace.connector.v1.Column.TypeR\x04type\x12\x1a\n" +
+	"\brequired\x18\x03 \x01(\bR\brequired\x12\x10\n" +
+	"\x03key\x18\x04 \x01(\bR\x03key\x12\x1c\n" +
+	"\tprecision\x18\x05 \x01(\x05R\tprecision\x12\x14\n" +
+	"\x05scale\x18\x06 \x01(\x05R\x05scale\x12\x16\n" +
+	"\x06native\x18\a \x01(\tR\x06native\"t\n" +
+	"\x04Type\x12\x0f\n" +
+	"\vUNSPECIFIED\x10\x00\x12\t\n" +
+	"\x05INT64\x10\x01\x12\v\n" +
+	"\aFLOAT64\x10\x02\x12\v\n" +
+	"\aDECIMAL\x10\x03\x12\b\n" +
+	"\x04BOOL\x10\x04\x12\b\n" +
+	"\x04TEXT\x10\x05\x12\t\n" +
+	"\x05BYTES\x10\x06\x12\r\n" +
+	"\tTIMESTAMP\x10\a\x12\b\n" +
+	"\x04JSON\x10\b*<\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vKIND_SOURCE\x10\x01\x12\r\n" +
@@ -1670,94 +1912,100 @@ func file_connector_proto_rawDescGZIP() []byte {
 	return file_connector_proto_rawDescData
 }
 
-var file_connector_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_connector_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_connector_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_connector_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_connector_proto_goTypes = []any{
 	(Kind)(0),                  // 0: millrace.connector.v1.Kind
 	(Outcome_Code)(0),          // 1: millrace.connector.v1.Outcome.Code
-	(*LiveRequest)(nil),        // 2: millrace.connector.v1.LiveRequest
-	(*LiveResponse)(nil),       // 3: millrace.connector.v1.LiveResponse
-	(*Outcome)(nil),            // 4: millrace.connector.v1.Outcome
-	(*Problem)(nil),            // 5: millrace.connector.v1.Problem
-	(*RecordError)(nil),        // 6: millrace.connector.v1.RecordError
-	(*DescribeRequest)(nil),    // 7: millrace.connector.v1.DescribeRequest
-	(*DescribeResponse)(nil),   // 8: millrace.connector.v1.DescribeResponse
-	(*ValidateRequest)(nil),    // 9: millrace.connector.v1.ValidateRequest
-	(*ValidateResponse)(nil),   // 10: millrace.connector.v1.ValidateResponse
-	(*SplitRequest)(nil),       // 11: millrace.connector.v1.SplitRequest
-	(*SplitResponse)(nil),      // 12: millrace.connector.v1.SplitResponse
-	(*OpenRequest)(nil),        // 13: millrace.connector.v1.OpenRequest
-	(*OpenResponse)(nil),       // 14: millrace.connector.v1.OpenResponse
-	(*ReadRequest)(nil),        // 15: millrace.connector.v1.ReadRequest
-	(*ReadResponse)(nil),       // 16: millrace.connector.v1.ReadResponse
-	(*Progress)(nil),           // 17: millrace.connector.v1.Progress
-	(*AckRequest)(nil),         // 18: millrace.connector.v1.AckRequest
-	(*AckResponse)(nil),        // 19: millrace.connector.v1.AckResponse
-	(*WriteRequest)(nil),       // 20: millrace.connector.v1.WriteRequest
-	(*WriteResponse)(nil),      // 21: millrace.connector.v1.WriteResponse
-	(*FlushRequest)(nil),       // 22: millrace.connector.v1.FlushRequest
-	(*FlushResponse)(nil),      // 23: millrace.connector.v1.FlushResponse
-	(*CloseRequest)(nil),       // 24: millrace.connector.v1.CloseRequest
-	(*CloseResponse)(nil),      // 25: millrace.connector.v1.CloseResponse
-	(*Batch)(nil),              // 26: millrace.connector.v1.Batch
-	(*Table)(nil),              // 27: millrace.connector.v1.Table
-	nil,                        // 28: millrace.connector.v1.ValidateRequest.SettingsEntry
-	nil,                        // 29: millrace.connector.v1.SplitRequest.SettingsEntry
-	(*SplitResponse_Task)(nil), // 30: millrace.connector.v1.SplitResponse.Task
-	nil,                        // 31: millrace.connector.v1.SplitResponse.Task.SettingsEntry
-	nil,                        // 32: millrace.connector.v1.OpenRequest.SettingsEntry
-	nil,                        // 33: millrace.connector.v1.OpenRequest.ResumeEntry
-	nil,                        // 34: millrace.connector.v1.AckRequest.PositionsEntry
+	(Column_Type)(0),           // 2: millrace.connector.v1.Column.Type
+	(*LiveRequest)(nil),        // 3: millrace.connector.v1.LiveRequest
+	(*LiveResponse)(nil),       // 4: millrace.connector.v1.LiveResponse
+	(*Outcome)(nil),            // 5: millrace.connector.v1.Outcome
+	(*Problem)(nil),            // 6: millrace.connector.v1.Problem
+	(*RecordError)(nil),        // 7: millrace.connector.v1.RecordError
+	(*DescribeRequest)(nil),    // 8: millrace.connector.v1.DescribeRequest
+	(*DescribeResponse)(nil),   // 9: millrace.connector.v1.DescribeResponse
+	(*ValidateRequest)(nil),    // 10: millrace.connector.v1.ValidateRequest
+	(*ValidateResponse)(nil),   // 11: millrace.connector.v1.ValidateResponse
+	(*SplitRequest)(nil),       // 12: millrace.connector.v1.SplitRequest
+	(*SplitResponse)(nil),      // 13: millrace.connector.v1.SplitResponse
+	(*OpenRequest)(nil),        // 14: millrace.connector.v1.OpenRequest
+	(*OpenResponse)(nil),       // 15: millrace.connector.v1.OpenResponse
+	(*ReadRequest)(nil),        // 16: millrace.connector.v1.ReadRequest
+	(*ReadResponse)(nil),       // 17: millrace.connector.v1.ReadResponse
+	(*Progress)(nil),           // 18: millrace.connector.v1.Progress
+	(*AckRequest)(nil),         // 19: millrace.connector.v1.AckRequest
+	(*AckResponse)(nil),        // 20: millrace.connector.v1.AckResponse
+	(*WriteRequest)(nil),       // 21: millrace.connector.v1.WriteRequest
+	(*WriteResponse)(nil),      // 22: millrace.connector.v1.WriteResponse
+	(*FlushRequest)(nil),       // 23: millrace.connector.v1.FlushRequest
+	(*FlushResponse)(nil),      // 24: millrace.connector.v1.FlushResponse
+	(*CloseRequest)(nil),       // 25: millrace.connector.v1.CloseRequest
+	(*CloseResponse)(nil),      // 26: millrace.connector.v1.CloseResponse
+	(*Batch)(nil),              // 27: millrace.connector.v1.Batch
+	(*Table)(nil),              // 28: millrace.connector.v1.Table
+	(*Schema)(nil),             // 29: millrace.connector.v1.Schema
+	(*Column)(nil),             // 30: millrace.connector.v1.Column
+	nil,                        // 31: millrace.connector.v1.ValidateRequest.SettingsEntry
+	nil,                        // 32: millrace.connector.v1.SplitRequest.SettingsEntry
+	(*SplitResponse_Task)(nil), // 33: millrace.connector.v1.SplitResponse.Task
+	nil,                        // 34: millrace.connector.v1.SplitResponse.Task.SettingsEntry
+	nil,                        // 35: millrace.connector.v1.OpenRequest.SettingsEntry
+	nil,                        // 36: millrace.connector.v1.OpenRequest.ResumeEntry
+	nil,                        // 37: millrace.connector.v1.AckRequest.PositionsEntry
 }
 var file_connector_proto_depIdxs = []int32{
 	1,  // 0: millrace.connector.v1.Outcome.code:type_name -> millrace.connector.v1.Outcome.Code
-	5,  // 1: millrace.connector.v1.Outcome.problems:type_name -> millrace.connector.v1.Problem
-	6,  // 2: millrace.connector.v1.Outcome.record_errors:type_name -> millrace.connector.v1.RecordError
+	6,  // 1: millrace.connector.v1.Outcome.problems:type_name -> millrace.connector.v1.Problem
+	7,  // 2: millrace.connector.v1.Outcome.record_errors:type_name -> millrace.connector.v1.RecordError
 	0,  // 3: millrace.connector.v1.ValidateRequest.kind:type_name -> millrace.connector.v1.Kind
-	28, // 4: millrace.connector.v1.ValidateRequest.settings:type_name -> millrace.connector.v1.ValidateRequest.SettingsEntry
-	4,  // 5: millrace.connector.v1.ValidateResponse.outcome:type_name -> millrace.connector.v1.Outcome
+	31, // 4: millrace.connector.v1.ValidateRequest.settings:type_name -> millrace.connector.v1.ValidateRequest.SettingsEntry
+	5,  // 5: millrace.connector.v1.ValidateResponse.outcome:type_name -> millrace.connector.v1.Outcome
 	0,  // 6: millrace.connector.v1.SplitRequest.kind:type_name -> millrace.connector.v1.Kind
-	29, // 7: millrace.connector.v1.SplitRequest.settings:type_name -> millrace.connector.v1.SplitRequest.SettingsEntry
-	4,  // 8: millrace.connector.v1.SplitResponse.outcome:type_name -> millrace.connector.v1.Outcome
-	30, // 9: millrace.connector.v1.SplitResponse.tasks:type_name -> millrace.connector.v1.SplitResponse.Task
+	32, // 7: millrace.connector.v1.SplitRequest.settings:type_name -> millrace.connector.v1.SplitRequest.SettingsEntry
+	5,  // 8: millrace.connector.v1.SplitResponse.outcome:type_name -> millrace.connector.v1.Outcome
+	33, // 9: millrace.connector.v1.SplitResponse.tasks:type_name -> millrace.connector.v1.SplitResponse.Task
 	0,  // 10: millrace.connector.v1.OpenRequest.kind:type_name -> millrace.connector.v1.Kind
-	32, // 11: millrace.connector.v1.OpenRequest.settings:type_name -> millrace.connector.v1.OpenRequest.SettingsEntry
-	33, // 12: millrace.connector.v1.OpenRequest.resume:type_name -> millrace.connector.v1.OpenRequest.ResumeEntry
-	4,  // 13: millrace.connector.v1.OpenResponse.outcome:type_name -> millrace.connector.v1.Outcome
-	4,  // 14: millrace.connector.v1.ReadResponse.outcome:type_name -> millrace.connector.v1.Outcome
-	17, // 15: millrace.connector.v1.ReadResponse.progress:type_name -> millrace.connector.v1.Progress
-	34, // 16: millrace.connector.v1.AckRequest.positions:type_name -> millrace.connector.v1.AckRequest.PositionsEntry
-	4,  // 17: millrace.connector.v1.AckResponse.outcome:type_name -> millrace.connector.v1.Outcome
-	4,  // 18: millrace.connector.v1.WriteResponse.outcome:type_name -> millrace.connector.v1.Outcome
-	4,  // 19: millrace.connector.v1.FlushResponse.outcome:type_name -> millrace.connector.v1.Outcome
-	4,  // 20: millrace.connector.v1.CloseResponse.outcome:type_name -> millrace.connector.v1.Outcome
-	27, // 21: millrace.connector.v1.Batch.tables:type_name -> millrace.connector.v1.Table
-	31, // 22: millrace.connector.v1.SplitResponse.Task.settings:type_name -> millrace.connector.v1.SplitResponse.Task.SettingsEntry
-	2,  // 23: millrace.connector.v1.Connector.Live:input_type -> millrace.connector.v1.LiveRequest
-	7,  // 24: millrace.connector.v1.Connector.Describe:input_type -> millrace.connector.v1.DescribeRequest
-	9,  // 25: millrace.connector.v1.Connector.Validate:input_type -> millrace.connector.v1.ValidateRequest
-	11, // 26: millrace.connector.v1.Connector.Split:input_type -> millrace.connector.v1.SplitRequest
-	13, // 27: millrace.connector.v1.Connector.Open:input_type -> millrace.connector.v1.OpenRequest
-	15, // 28: millrace.connector.v1.Connector.Read:input_type -> millrace.connector.v1.ReadRequest
-	18, // 29: millrace.connector.v1.Connector.Ack:input_type -> millrace.connector.v1.AckRequest
-	20, // 30: millrace.connector.v1.Connector.Write:input_type -> millrace.connector.v1.WriteRequest
-	22, // 31: millrace.connector.v1.Connector.Flush:input_type -> millrace.connector.v1.FlushRequest
-	24, // 32: millrace.connector.v1.Connector.Close:input_type -> millrace.connector.v1.CloseRequest
-	3,  // 33: millrace.connector.v1.Connector.Live:output_type -> millrace.connector.v1.LiveResponse
-	8,  // 34: millrace.connector.v1.Connector.Describe:output_type -> millrace.connector.v1.DescribeResponse
-	10, // 35: millrace.connector.v1.Connector.Validate:output_type -> millrace.connector.v1.ValidateResponse
-	12, // 36: millrace.connector.v1.Connector.Split:output_type -> millrace.connector.v1.SplitResponse
-	14, // 37: millrace.connector.v1.Connector.Open:output_type -> millrace.connector.v1.OpenResponse
-	16, // 38: millrace.connector.v1.Connector.Read:output_type -> millrace.connector.v1.ReadResponse
-	19, // 39: millrace.connector.v1.Connector.Ack:output_type -> millrace.connector.v1.AckResponse
-	21, // 40: millrace.connector.v1.Connector.Write:output_type -> millrace.connector.v1.WriteResponse
-	23, // 41: millrace.connector.v1.Connector.Flush:output_type -> millrace.connector.v1.FlushResponse
-	25, // 42: millrace.connector.v1.Connector.Close:output_type -> millrace.connector.v1.CloseResponse
-	33, // [33:43] is the sub-list for method output_type
-	23, // [23:33] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	35, // 11: millrace.connector.v1.OpenRequest.settings:type_name -> millrace.connector.v1.OpenRequest.SettingsEntry
+	36, // 12: millrace.connector.v1.OpenRequest.resume:type_name -> millrace.connector.v1.OpenRequest.ResumeEntry
+	5,  // 13: millrace.connector.v1.OpenResponse.outcome:type_name -> millrace.connector.v1.Outcome
+	5,  // 14: millrace.connector.v1.ReadResponse.outcome:type_name -> millrace.connector.v1.Outcome
+	18, // 15: millrace.connector.v1.ReadResponse.progress:type_name -> millrace.connector.v1.Progress
+	37, // 16: millrace.connector.v1.AckRequest.positions:type_name -> millrace.connector.v1.AckRequest.PositionsEntry
+	5,  // 17: millrace.connector.v1.AckResponse.outcome:type_name -> millrace.connector.v1.Outcome
+	5,  // 18: millrace.connector.v1.WriteResponse.outcome:type_name -> millrace.connector.v1.Outcome
+	5,  // 19: millrace.connector.v1.FlushResponse.outcome:type_name -> millrace.connector.v1.Outcome
+	5,  // 20: millrace.connector.v1.CloseResponse.outcome:type_name -> millrace.connector.v1.Outcome
+	28, // 21: millrace.connector.v1.Batch.tables:type_name -> millrace.connector.v1.Table
+	29, // 22: millrace.connector.v1.Table.schema:type_name -> millrace.connector.v1.Schema
+	30, // 23: millrace.connector.v1.Schema.columns:type_name -> millrace.connector.v1.Column
+	2,  // 24: millrace.connector.v1.Column.type:type_name -> millrace.connector.v1.Column.Type
+	34, // 25: millrace.connector.v1.SplitResponse.Task.settings:type_name -> millrace.connector.v1.SplitResponse.Task.SettingsEntry
+	3,  // 26: millrace.connector.v1.Connector.Live:input_type -> millrace.connector.v1.LiveRequest
+	8,  // 27: millrace.connector.v1.Connector.Describe:input_type -> millrace.connector.v1.DescribeRequest
+	10, // 28: millrace.connector.v1.Connector.Validate:input_type -> millrace.connector.v1.ValidateRequest
+	12, // 29: millrace.connector.v1.Connector.Split:input_type -> millrace.connector.v1.SplitRequest
+	14, // 30: millrace.connector.v1.Connector.Open:input_type -> millrace.connector.v1.OpenRequest
+	16, // 31: millrace.connector.v1.Connector.Read:input_type -> millrace.connector.v1.ReadRequest
+	19, // 32: millrace.connector.v1.Connector.Ack:input_type -> millrace.connector.v1.AckRequest
+	21, // 33: millrace.connector.v1.Connector.Write:input_type -> millrace.connector.v1.WriteRequest
+	23, // 34: millrace.connector.v1.Connector.Flush:input_type -> millrace.connector.v1.FlushRequest
+	25, // 35: millrace.connector.v1.Connector.Close:input_type -> millrace.connector.v1.CloseRequest
+	4,  // 36: millrace.connector.v1.Connector.Live:output_type -> millrace.connector.v1.LiveResponse
+	9,  // 37: millrace.connector.v1.Connector.Describe:output_type -> millrace.connector.v1.DescribeResponse
+	11, // 38: millrace.connector.v1.Connector.Validate:output_type -> millrace.connector.v1.ValidateResponse
+	13, // 39: millrace.connector.v1.Connector.Split:output_type -> millrace.connector.v1.SplitResponse
+	15, // 40: millrace.connector.v1.Connector.Open:output_type -> millrace.connector.v1.OpenResponse
+	17, // 41: millrace.connector.v1.Connector.Read:output_type -> millrace.connector.v1.ReadResponse
+	20, // 42: millrace.connector.v1.Connector.Ack:output_type -> millrace.connector.v1.AckResponse
+	22, // 43: millrace.connector.v1.Connector.Write:output_type -> millrace.connector.v1.WriteResponse
+	24, // 44: millrace.connector.v1.Connector.Flush:output_type -> millrace.connector.v1.FlushResponse
+	26, // 45: millrace.connector.v1.Connector.Close:output_type -> millrace.connector.v1.CloseResponse
+	36, // [36:46] is the sub-list for method output_type
+	26, // [26:36] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_connector_proto_init() }
@@ -1770,8 +2018,8 @@ func file_connector_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_connector_proto_rawDesc), len(file_connector_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   33,
+			NumEnums:      3,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

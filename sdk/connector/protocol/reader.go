@@ -1,25 +1,27 @@
 package protocol
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 
 	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/apache/arrow/go/v15/arrow/array"
-	"github.com/apache/arrow/go/v15/arrow/ipc"
-	"github.com/apache/arrow/go/v15/arrow/memory"
 )
 
 // BatchReader reads the batches of one task and direction, all of them, in
 // their order. It is for one goroutine.
 type BatchReader struct {
-	envelopes *pieceReader
+	envelopes *recordReader
 	tables    []*TableReader
 }
 
 // NewBatchReader returns a reader for the batches of one [BatchWriter].
-func NewBatchReader() *BatchReader { return &BatchReader{envelopes: &pieceReader{}} }
+func NewBatchReader() (*BatchReader, error) {
+	envelopes, err := newRecordReader(envelopeSchema())
+	if err != nil {
+		return nil, fmt.Errorf("preparing to decode batches: %w", err)
+	}
+	return &BatchReader{envelopes: envelopes}, nil
+}
 
 // Read calls each for every record of the batch, in order; the rows that an
 // envelope refers to are at hand by Table during the call. The envelope is
@@ -36,9 +38,6 @@ func (r *BatchReader) Read(b *Batch, each func(*Envelope) error) (err error) {
 	rec, err := r.envelopes.read(b.GetEnvelopes())
 	if err != nil {
 		return fmt.Errorf("decoding the envelopes: %w", err)
-	}
-	if err := r.envelopes.expect(envelopeSchema()); err != nil {
-		return err
 	}
 	if err := r.readTables(b); err != nil {
 		return err
@@ -63,28 +62,27 @@ func (r *BatchReader) readTables(b *Batch) error {
 	for _, t := range r.tables {
 		t.rec = nil
 	}
-	for _, piece := range b.GetTables() {
-		id := int(piece.GetId())
-		isNew := id == len(r.tables)
+	for _, table := range b.GetTables() {
+		id := int(table.GetId())
 		switch {
-		case isNew:
-			r.tables = append(r.tables, &TableReader{})
-		case id > len(r.tables):
-			return fmt.Errorf("decoding a batch: table %d came before table %d", id, len(r.tables))
+		case id == len(r.tables) && table.GetSchema() != nil:
+			t, err := newTableReader(table.GetSchema())
+			if err != nil {
+				return fmt.Errorf("decoding table %d: %w", id, err)
+			}
+			r.tables = append(r.tables, t)
+		case id >= len(r.tables):
+			return fmt.Errorf("decoding a batch: table %d came without a schema, or before table %d", id, len(r.tables))
+		case table.GetSchema() != nil:
+			return fmt.Errorf("decoding a batch: table %d came with a schema again", id)
 		case r.tables[id].rec != nil:
 			return fmt.Errorf("decoding a batch: table %d came twice", id)
 		}
-		t := r.tables[id]
-		rec, err := t.pieces.read(piece.GetPiece())
+		rec, err := r.tables[id].stream.read(table.GetRows())
 		if err != nil {
 			return fmt.Errorf("decoding table %d: %w", id, err)
 		}
-		if isNew {
-			if t.schema, err = tableSchemaOf(t.pieces.stream.Schema()); err != nil {
-				return err
-			}
-		}
-		t.rec = rec
+		r.tables[id].rec = rec
 	}
 	return nil
 }
@@ -110,17 +108,29 @@ func (r *BatchReader) Table(id uint32) *TableReader { return r.tables[id] }
 
 // TableReader gives the cells of one table.
 type TableReader struct {
-	pieces pieceReader
-	schema TableSchema
+	schema *Schema
+	stream *recordReader
 	rec    arrow.Record // nil if the table is not in the batch
 }
 
+func newTableReader(s *Schema) (*TableReader, error) {
+	schema, err := arrowSchema(s)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := newRecordReader(schema)
+	if err != nil {
+		return nil, err
+	}
+	return &TableReader{schema: s, stream: stream}, nil
+}
+
 // Schema returns the table's schema, which never changes.
-func (t *TableReader) Schema() TableSchema { return t.schema }
+func (t *TableReader) Schema() *Schema { return t.schema }
 
 // IsUnset reports whether a cell is unset; NULL is something else.
 func (t *TableReader) IsUnset(col, row int) bool {
-	bits := t.rec.Column(len(t.schema.Columns)).(*array.Binary)
+	bits := t.rec.Column(len(t.schema.GetColumns())).(*array.Binary)
 	if bits.IsNull(row) {
 		return false
 	}
@@ -130,24 +140,24 @@ func (t *TableReader) IsUnset(col, row int) bool {
 // IsNull reports whether a cell is NULL or unset.
 func (t *TableReader) IsNull(col, row int) bool { return t.rec.Column(col).IsNull(row) }
 
-// Int64 returns a cell of a column of TypeInt64.
+// Int64 returns a cell of a column of type INT64.
 func (t *TableReader) Int64(col, row int) int64 { return t.rec.Column(col).(*array.Int64).Value(row) }
 
-// Float64 returns a cell of a column of TypeFloat64.
+// Float64 returns a cell of a column of type FLOAT64.
 func (t *TableReader) Float64(col, row int) float64 {
 	return t.rec.Column(col).(*array.Float64).Value(row)
 }
 
-// Bool returns a cell of a column of TypeBool.
+// Bool returns a cell of a column of type BOOL.
 func (t *TableReader) Bool(col, row int) bool { return t.rec.Column(col).(*array.Boolean).Value(row) }
 
-// Timestamp returns the microseconds in a cell of a column of TypeTimestamp.
+// Timestamp returns the microseconds in a cell of a column of type TIMESTAMP.
 func (t *TableReader) Timestamp(col, row int) int64 {
 	return int64(t.rec.Column(col).(*array.Timestamp).Value(row))
 }
 
-// Text returns a cell of a column of TypeText, TypeBytes, TypeDecimal or
-// TypeJSON.
+// Text returns a cell of a column of type TEXT, BYTES, DECIMAL or
+// JSON.
 func (t *TableReader) Text(col, row int) string {
 	switch c := t.rec.Column(col).(type) {
 	case *array.String:
@@ -233,6 +243,9 @@ func (c *envelopeColumnSet) getHeaders(i int) []Header {
 		h := Header{Name: c.headerNames.ValueString(k)}
 		if c.headerValues.IsValid(k) {
 			h.Value = c.headerValues.Value(k)
+			if h.Value == nil {
+				h.Value = []byte{} // empty, not null
+			}
 		}
 		headers = append(headers, h)
 	}
@@ -248,67 +261,4 @@ func (c refColumnSet) get(i int) Ref {
 		ref.Table, ref.Row = c.table.Value(i), c.row.Value(i)
 	}
 	return ref
-}
-
-// pieceReader puts one Arrow IPC stream together from its pieces.
-type pieceReader struct {
-	feed   bytes.Reader
-	limit  boundedAllocator
-	stream *ipc.Reader
-}
-
-// read returns the one record batch of the next piece.
-func (r *pieceReader) read(piece []byte) (arrow.Record, error) {
-	if len(piece) == 0 {
-		return nil, errors.New("a piece is missing")
-	}
-	r.feed.Reset(piece)
-	r.limit.bytesMax = len(piece)
-	if r.stream == nil {
-		stream, err := ipc.NewReader(&r.feed, ipc.WithAllocator(&r.limit))
-		if err != nil {
-			return nil, err
-		}
-		r.stream = stream
-	}
-	if !r.stream.Next() {
-		return nil, errors.Join(errors.New("a piece holds no record batch"), r.stream.Err())
-	}
-	rec := r.stream.Record()
-	rec.Retain() // Next releases the one before; ours lives until it is collected
-	if rec.NumRows() < 0 || rec.NumRows() > int64(8*len(piece)) {
-		return nil, fmt.Errorf("a piece of %d bytes claims %d rows", len(piece), rec.NumRows())
-	}
-	return rec, nil
-}
-
-func (r *pieceReader) expect(schema *arrow.Schema) error {
-	if !r.stream.Schema().Equal(schema) {
-		return errors.New("decoding the envelopes: their schema is not that of this protocol version")
-	}
-	return nil
-}
-
-// boundedAllocator refuses to allocate more than the piece holds, whatever
-// lengths it claims; the panic is recovered by the reader.
-type boundedAllocator struct {
-	memory.GoAllocator
-	bytesMax int
-}
-
-func (a *boundedAllocator) Allocate(size int) []byte {
-	a.check(size)
-	return a.GoAllocator.Allocate(size)
-}
-
-func (a *boundedAllocator) Reallocate(size int, b []byte) []byte {
-	a.check(size)
-	return a.GoAllocator.Reallocate(size, b)
-}
-
-func (a *boundedAllocator) check(size int) {
-	const rounding = 64 // Arrow rounds lengths up
-	if size < 0 || size > a.bytesMax+rounding {
-		panic(fmt.Sprintf("a piece of %d bytes claims a buffer of %d", a.bytesMax, size))
-	}
 }

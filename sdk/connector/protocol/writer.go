@@ -1,14 +1,11 @@
 package protocol
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"unicode/utf8"
 
 	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/apache/arrow/go/v15/arrow/array"
-	"github.com/apache/arrow/go/v15/arrow/ipc"
 	"github.com/apache/arrow/go/v15/arrow/memory"
 )
 
@@ -17,29 +14,36 @@ import (
 // the batch. It is for one goroutine.
 type BatchWriter struct {
 	envelopes *array.RecordBuilder
-	stream    *pieceWriter
+	stream    *recordWriter // of envelopes
 	tables    []*TableWriter
 }
 
 // NewBatchWriter returns a writer whose first batch will carry the schemas.
-func NewBatchWriter() *BatchWriter {
+func NewBatchWriter() (*BatchWriter, error) {
 	schema := envelopeSchema()
-	return &BatchWriter{
-		envelopes: array.NewRecordBuilder(memory.NewGoAllocator(), schema),
-		stream:    newPieceWriter(schema),
+	stream, err := newRecordWriter(schema)
+	if err != nil {
+		return nil, fmt.Errorf("preparing to encode batches: %w", err)
 	}
+	return &BatchWriter{envelopes: array.NewRecordBuilder(memory.NewGoAllocator(), schema), stream: stream}, nil
 }
 
-// AddTable begins a table and returns the id that names it from then on.
-func (w *BatchWriter) AddTable(s TableSchema) (id uint32, err error) {
-	schema, err := s.arrow()
+// AddTable begins a table and returns the id that names it from then on. The
+// writer keeps s.
+func (w *BatchWriter) AddTable(s *Schema) (id uint32, err error) {
+	schema, err := arrowSchema(s)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("encoding rows: %w", err)
+	}
+	stream, err := newRecordWriter(schema)
+	if err != nil {
+		return 0, fmt.Errorf("preparing to encode rows: %w", err)
 	}
 	w.tables = append(w.tables, &TableWriter{
+		schema: s,
+		stream: stream,
 		rows:   array.NewRecordBuilder(memory.NewGoAllocator(), schema),
-		stream: newPieceWriter(schema),
-		unset:  make([]byte, (len(s.Columns)+7)/8),
+		unset:  make([]byte, (len(s.GetColumns())+7)/8),
 	})
 	return uint32(len(w.tables) - 1), nil
 }
@@ -113,21 +117,21 @@ func appendRef(cols *array.RecordBuilder, first int, r Ref) {
 
 // Finish returns the batch of all records appended since the last call.
 func (w *BatchWriter) Finish() (*Batch, error) {
-	piece, err := w.stream.write(w.envelopes.NewRecord())
+	envelopes, err := w.stream.write(w.envelopes.NewRecord())
 	if err != nil {
 		return nil, fmt.Errorf("encoding the envelopes: %w", err)
 	}
-	batch := &Batch{Envelopes: piece}
+	batch := &Batch{Envelopes: envelopes}
 	for id, t := range w.tables {
 		if t.length == 0 {
 			continue
 		}
-		piece, err := t.stream.write(t.rows.NewRecord())
+		rows, err := t.stream.write(t.rows.NewRecord())
 		if err != nil {
 			return nil, fmt.Errorf("encoding table %d: %w", id, err)
 		}
-		t.length = 0
-		batch.Tables = append(batch.Tables, &Table{Id: uint32(id), Piece: piece})
+		batch.Tables = append(batch.Tables, &Table{Id: uint32(id), Schema: t.schema, Rows: rows})
+		t.schema, t.length = nil, 0
 	}
 	return batch, nil
 }
@@ -135,8 +139,9 @@ func (w *BatchWriter) Finish() (*Batch, error) {
 // TableWriter takes the rows of one table. For each row, append one cell to
 // each column, then call EndRow.
 type TableWriter struct {
+	schema *Schema // until it has been sent
+	stream *recordWriter
 	rows   *array.RecordBuilder
-	stream *pieceWriter
 	length uint32
 
 	unset    []byte // bits of the row that is being appended
@@ -153,28 +158,28 @@ func (t *TableWriter) AppendUnset(col int) {
 	t.hasUnset = true
 }
 
-// AppendInt64 appends to a column of TypeInt64.
+// AppendInt64 appends to a column of type INT64.
 func (t *TableWriter) AppendInt64(col int, v int64) {
 	t.rows.Field(col).(*array.Int64Builder).Append(v)
 }
 
-// AppendFloat64 appends to a column of TypeFloat64.
+// AppendFloat64 appends to a column of type FLOAT64.
 func (t *TableWriter) AppendFloat64(col int, v float64) {
 	t.rows.Field(col).(*array.Float64Builder).Append(v)
 }
 
-// AppendBool appends to a column of TypeBool.
+// AppendBool appends to a column of type BOOL.
 func (t *TableWriter) AppendBool(col int, v bool) {
 	t.rows.Field(col).(*array.BooleanBuilder).Append(v)
 }
 
-// AppendTimestamp appends microseconds to a column of TypeTimestamp.
+// AppendTimestamp appends microseconds to a column of type TIMESTAMP.
 func (t *TableWriter) AppendTimestamp(col int, v int64) {
 	t.rows.Field(col).(*array.TimestampBuilder).Append(arrow.Timestamp(v))
 }
 
-// AppendText appends to a column of TypeText, TypeBytes, TypeDecimal or
-// TypeJSON.
+// AppendText appends to a column of type TEXT, BYTES, DECIMAL or
+// JSON.
 func (t *TableWriter) AppendText(col int, v string) {
 	switch b := t.rows.Field(col).(type) {
 	case *array.StringBuilder:
@@ -198,28 +203,4 @@ func (t *TableWriter) EndRow() uint32 {
 	}
 	t.length++
 	return t.length - 1
-}
-
-// pieceWriter cuts one Arrow IPC stream into pieces of one record batch.
-type pieceWriter struct {
-	buf    bytes.Buffer
-	stream *ipc.Writer
-}
-
-func newPieceWriter(schema *arrow.Schema) *pieceWriter {
-	w := &pieceWriter{}
-	w.stream = ipc.NewWriter(&w.buf, ipc.WithSchema(schema))
-	return w
-}
-
-func (w *pieceWriter) write(rec arrow.Record) ([]byte, error) {
-	defer rec.Release()
-	w.buf.Reset()
-	if err := w.stream.Write(rec); err != nil {
-		return nil, err
-	}
-	if w.buf.Len() == 0 {
-		return nil, errors.New("arrow wrote nothing")
-	}
-	return bytes.Clone(w.buf.Bytes()), nil
 }
