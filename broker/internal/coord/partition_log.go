@@ -2,6 +2,7 @@ package coord
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +14,12 @@ import (
 	"github.com/millrace/millrace/broker/internal/partition"
 )
 
-// CommitTimeoutDefault is Kafka's offsets.commit.timeout.ms.
-const CommitTimeoutDefault = 5 * time.Second
+const (
+	// CommitTimeoutDefault is Kafka's offsets.commit.timeout.ms.
+	CommitTimeoutDefault = 5 * time.Second
+	// BatchBytesMaxDefault is Kafka's max.message.bytes.
+	BatchBytesMaxDefault = 1048588
+)
 
 // PartitionLog is the [Log] of a partition that this broker leads. All fields
 // but those marked optional are required.
@@ -28,6 +33,9 @@ type PartitionLog struct {
 	Codecs *batch.Codecs
 	// Codec compresses what is written. Optional: nothing is compressed.
 	Codec batch.Codec
+	// BatchBytesMax is the largest batch in bytes; what needs more fails with
+	// ErrTooLarge. Optional: BatchBytesMaxDefault.
+	BatchBytesMax int
 	// CommitTimeout is how long a batch may take to be committed before those
 	// who wait are told so. Optional: CommitTimeoutDefault.
 	CommitTimeout time.Duration
@@ -46,6 +54,9 @@ func (l *PartitionLog) Append(records []Record, done func(error)) error {
 	if err != nil {
 		return fmt.Errorf("building a batch of %d records: %w", len(records), err)
 	}
+	if limit := cmp.Or(l.BatchBytesMax, BatchBytesMaxDefault); view.Size() > limit {
+		return fmt.Errorf("%w: %d bytes are more than %d", ErrTooLarge, view.Size(), limit)
+	}
 	a := &appending{}
 	wait := l.Partition.Append(partition.AppendRequest{
 		Batches: view, Acks: partition.AcksAll, Origin: partition.FromBroker, Epoch: l.Epoch,
@@ -63,13 +74,9 @@ func (l *PartitionLog) Append(records []Record, done func(error)) error {
 		return translate(*refused)
 	}
 	if wait != nil {
-		timeout := l.CommitTimeout
-		if timeout == 0 {
-			timeout = CommitTimeoutDefault
-		}
 		// Should the batch be committed just now, the timer is left to find
 		// nothing to cancel.
-		a.timer.Store(time.AfterFunc(timeout, func() { wait.Cancel(partition.ErrTimedOut) }))
+		a.timer.Store(time.AfterFunc(cmp.Or(l.CommitTimeout, CommitTimeoutDefault), func() { wait.Cancel(partition.ErrTimedOut) }))
 	}
 	return nil
 }
@@ -118,9 +125,6 @@ func translate(err error) error {
 		if errors.Is(err, gone) {
 			as = ErrNotCoordinator
 		}
-	}
-	if _, ok := errors.AsType[*partition.TooLargeError](err); ok {
-		as = ErrTooLarge
 	}
 	return fmt.Errorf("%w: %w", as, err)
 }
