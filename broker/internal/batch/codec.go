@@ -73,6 +73,7 @@ const (
 type Codecs struct {
 	gzipReaders, lz4Readers, zstdReaders, snappyReaders sync.Pool
 	gzipWriters, lz4Writers, zstdWriters                sync.Pool
+	parsers                                             sync.Pool // with their windows
 
 	// wideZstd is held while a decoder with a window above zstdWindowMax is
 	// in use.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"sync"
 )
 
 const (
@@ -12,6 +13,8 @@ const (
 	varint64LenMax = 10
 	// readBytesMin is how much is asked of a decompressor at once.
 	readBytesMin = 4 << 10
+	// windowBytesMax is the largest window that is kept for reuse.
+	windowBytesMax = 64 << 10
 )
 
 // parser reads the fields of records from a batch's payload. Uncompressed
@@ -19,29 +22,41 @@ const (
 // refilled from the decompressor and needs to hold no more than the caller
 // asks to keep.
 type parser struct {
-	src    reader // nil when buf is the whole payload
+	src    reader // nil when buf is the whole payload, or its end
 	buf    []byte
 	pos    int
 	base   int64 // position of buf[0] in the decompressed payload
 	rawMax int64
+	pool   *sync.Pool // where the window came from, or nil
 }
 
 // newParser returns a parser over the records of v. The caller closes it.
 func newParser(v View, c *Codecs, rawMax int64) (*parser, error) {
-	p := &parser{rawMax: rawMax}
 	if v.Codec() == None {
-		p.buf = v.payload()
-		return p, nil
+		return &parser{buf: v.payload(), rawMax: rawMax}, nil
 	}
 	src, err := c.decompress(v.Codec(), v.payload())
 	if err != nil {
 		return nil, err
 	}
-	p.src = src
+	p, ok := c.parsers.Get().(*parser)
+	if !ok {
+		p = &parser{}
+	}
+	*p = parser{src: src, buf: p.buf[:0], rawMax: rawMax, pool: &c.parsers}
 	return p, nil
 }
 
+// close gives decompressor and window back. Nothing that take returned is valid
+// after it.
 func (p *parser) close() {
+	p.releaseSource()
+	if p.pool != nil && cap(p.buf) <= windowBytesMax {
+		p.pool.Put(p)
+	}
+}
+
+func (p *parser) releaseSource() {
 	if p.src != nil {
 		p.src.release()
 		p.src = nil
@@ -65,8 +80,7 @@ func (p *parser) fill(n int) error {
 			return fmt.Errorf("%w: records have more than %d bytes when decompressed", ErrInvalid, p.rawMax)
 		}
 		if err == io.EOF {
-			p.src.release()
-			p.src = nil
+			p.releaseSource()
 			return nil
 		}
 		if err != nil {

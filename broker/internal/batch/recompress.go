@@ -10,7 +10,12 @@ func Recompress(v View, codec Codec, c *Codecs, rawBytesMax int64) (View, error)
 	if v.Codec() == codec {
 		return v, nil
 	}
-	raw, err := decompressAll(v, c, rawBytesMax)
+	p, err := newParser(v, c, rawBytesMax)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	raw, err := p.all()
 	if err != nil {
 		return nil, err
 	}
@@ -27,19 +32,16 @@ func Recompress(v View, codec Codec, c *Codecs, rawBytesMax int64) (View, error)
 	return next, nil
 }
 
-// decompressAll returns the records of v, not compressed.
-func decompressAll(v View, c *Codecs, rawBytesMax int64) ([]byte, error) {
-	p, err := newParser(v, c, rawBytesMax)
-	if err != nil {
-		return nil, err
-	}
-	defer p.close()
-	for size := len(p.buf) + 1; ; size = len(p.buf) + 1 {
-		if err := p.fill(size); err != nil {
+// all returns what is left of the payload, in memory. It is valid until the
+// parser is closed.
+func (p *parser) all() ([]byte, error) {
+	for {
+		have := len(p.buf) - p.pos
+		if err := p.fill(have + 1); err != nil {
 			return nil, err
 		}
-		if len(p.buf) < size {
-			return p.buf, nil
+		if len(p.buf)-p.pos == have {
+			return p.buf[p.pos:], nil
 		}
 	}
 }

@@ -212,7 +212,7 @@ func (p *Partition) write(c *calls, r AppendRequest, v batch.View, w *Wait) erro
 	if err != nil {
 		return p.writeFailed(c, err)
 	}
-	p.snapshotRolled(appended)
+	p.snapshotDue(appended)
 	if v != nil {
 		p.producers.Apply(v, now)
 	}

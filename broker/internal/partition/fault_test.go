@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/millrace/millrace/broker/internal/batch"
@@ -162,4 +163,33 @@ func closeCrashed(r *rig) {
 		_ = r.p.Close()
 		r.p = nil
 	}
+}
+
+// noSpaceForEpochs is a disk on which the log has room, but the small files
+// that a flush writes beside it have not.
+type noSpaceForEpochs struct {
+	disk.FS
+	full atomic.Bool
+}
+
+func (n *noSpaceForEpochs) OpenWrite(path string) (disk.File, error) {
+	if n.full.Load() && strings.Contains(path, "leader-epoch") {
+		return nil, disk.ErrNoSpace
+	}
+	return n.FS.OpenWrite(path)
+}
+
+func TestFlushThatNeedsRoomIsTriedAgain(t *testing.T) {
+	files := &noSpaceForEpochs{FS: disk.NewMemory(newClock().Now)}
+	r := newRig(t, files, Settings{})
+	files.full.Store(true)
+	if res := r.append(r.idempotent(0, "a"), AcksAll); !errors.Is(res.Err, ErrStorage) || !errors.Is(res.Err, disk.ErrNoSpace) {
+		t.Fatalf("got %+v", res)
+	}
+	// It is written, and safe as soon as there is room.
+	files.full.Store(false)
+	if res := r.mustAppend(r.idempotent(0, "a"), AcksAll); !res.Duplicate {
+		t.Errorf("got %+v", res)
+	}
+	r.wantValues(ReadUncommitted, "0=a")
 }

@@ -3,6 +3,8 @@ package partition
 import (
 	"errors"
 	"fmt"
+	"math"
+	"strings"
 	"testing"
 
 	"github.com/millrace/millrace/broker/internal/batch"
@@ -132,6 +134,31 @@ func TestTornSnapshotIsReplacedByTheLog(t *testing.T) {
 		if res := r.mustAppend(r.idempotent(int32(i), "value"), AcksAll); !res.Duplicate {
 			t.Errorf("batch %d gives %+v", i, res)
 		}
+	}
+}
+
+func TestLargeSegmentHasOneSnapshotInBetween(t *testing.T) {
+	r := newRig(t, nil, Settings{FlushRecords: math.MaxInt64, Validation: batch.LevelHeader})
+	value := strings.Repeat("x", 1<<20-200)
+	n := 3*snapshotEveryBytes>>20 - 30
+	for i := range n {
+		r.mustAppend(r.idempotent(int32(i), value), AcksAll)
+	}
+	between := r.snapshotNames()
+	if len(between) != 1 || between[0] < "00000000000000000120" {
+		t.Fatalf("snapshots are %v", between)
+	}
+	if err := r.p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.open(Settings{}, r.p.Checkpoint(), true); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(r.snapshotNames()); got != fmt.Sprintf("[%020d.snapshot]", n) {
+		t.Errorf("after a restart snapshots are %s", got)
+	}
+	if res := r.mustAppend(r.idempotent(int32(n-5), value), AcksAll); !res.Duplicate {
+		t.Errorf("the fifth last batch gives %+v", res)
 	}
 }
 

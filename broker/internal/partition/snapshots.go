@@ -3,6 +3,7 @@ package partition
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,12 +16,21 @@ import (
 
 // Snapshots of the producers' state lie in the log's folder, named after the
 // offset before which they know every batch. One is taken when a segment is
-// begun and one at the end. They are a short cut: any of them may be missing or
-// torn, and then an older one and more of the log are read instead. What must
-// never be used is one that knows batches that the log has lost, so those
-// beyond the end are removed, durably, before anything is appended.
+// begun, one at the end, and in between one whenever many bytes came since the
+// last, which then replaces the last of its kind. They are a short cut: any of
+// them may be missing or torn, and then an older one and more of the log are
+// read instead. What must never be used is one that knows batches that the log
+// has lost, so those beyond the end are removed, durably, before anything is
+// appended.
 
-const snapshotSuffix = ".snapshot"
+// snapshotEveryBytes bounds how much of the log a start has to read for the
+// sake of the producers.
+const snapshotEveryBytes = 64 << 20
+
+const (
+	snapshotSuffix = ".snapshot"
+	segmentSuffix  = ".log"
+)
 
 func (p *Partition) snapshotPath(at ident.Offset) string {
 	return fmt.Sprintf("%s/%020d%s", p.cfg.Dir, at, snapshotSuffix)
@@ -35,17 +45,35 @@ func (p *Partition) rolled(base ident.Offset) {
 	}
 }
 
-// snapshotRolled takes the snapshot of a segment that was begun before or by an
-// append, whose batches the state does not know yet. A batch with a producer is
-// always appended alone, so that also when the append rolled between two
-// batches, the state is that of the roll. The lock is held.
-func (p *Partition) snapshotRolled(a storage.Appended) {
+// snapshotDue takes the snapshot of a segment that was begun before or by an
+// append, or one in between. The state does not know the append's batches yet.
+// A batch with a producer is always appended alone, so that also when the
+// append rolled between two batches, the state is that of the roll. The lock is
+// held.
+func (p *Partition) snapshotDue(a storage.Appended) {
 	at := ident.Offset(p.rolledAt.Swap(int64(ident.NoOffset)))
-	if at < a.Base || at >= a.End {
+	rolled := at >= a.Base && at < a.End
+	p.snapshotBytes += a.Bytes
+	switch {
+	case rolled:
+	case p.snapshotBytes > snapshotEveryBytes:
+		at = a.Base
+	default:
 		return
 	}
-	if err := p.takeSnapshot(at, false); err != nil {
-		p.cfg.Logger.Warn("no producer snapshot", "partition", p.Name().String(), "offset", at, "cause", err)
+	interim := p.interimAt
+	err := p.takeSnapshot(at, false)
+	if err == nil && !rolled {
+		p.interimAt = at
+	}
+	if err == nil && interim != ident.NoOffset && interim != at {
+		if rolled {
+			p.interimAt = ident.NoOffset
+		}
+		err = p.removeSnapshots([]ident.Offset{interim}, false)
+	}
+	if err != nil {
+		p.cfg.Logger.Warn("producer snapshots are out of date", "partition", p.Name().String(), "offset", at, "cause", err)
 	}
 }
 
@@ -58,7 +86,7 @@ func (p *Partition) takeSnapshot(at ident.Offset, durable bool) error {
 	if err := p.writeFile(path, p.producers.Encode(), durable); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	p.snapshotAt = at
+	p.snapshotAt, p.snapshotBytes = at, 0
 	return nil
 }
 
@@ -83,51 +111,56 @@ func (p *Partition) writeFile(path string, b []byte, durable bool) (err error) {
 	return p.cfg.FS.SyncDir(p.cfg.Dir)
 }
 
-// snapshots lists where snapshots were taken, the oldest first.
-func (p *Partition) snapshots() ([]ident.Offset, error) {
+// snapshots lists where snapshots were taken and where segments begin, both in
+// order.
+func (p *Partition) snapshots() (taken, segments []ident.Offset, err error) {
 	infos, err := p.cfg.FS.ReadDir(p.cfg.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", p.cfg.Dir, err)
+		return nil, nil, fmt.Errorf("listing %s: %w", p.cfg.Dir, err)
 	}
-	var out []ident.Offset
 	for _, info := range infos {
-		digits, ok := strings.CutSuffix(info.Name(), snapshotSuffix)
-		if !ok {
-			continue
+		if at, ok := offsetOf(info.Name(), snapshotSuffix); ok {
+			taken = append(taken, at)
 		}
-		if at, err := strconv.ParseInt(digits, 10, 64); err == nil && at >= 0 {
-			out = append(out, ident.Offset(at))
+		if at, ok := offsetOf(info.Name(), segmentSuffix); ok {
+			segments = append(segments, at)
 		}
 	}
-	slices.Sort(out)
-	return out, nil
+	slices.Sort(taken)
+	slices.Sort(segments)
+	return taken, segments, nil
+}
+
+// offsetOf reads a file name of 20 digits and suffix.
+func offsetOf(name, suffix string) (ident.Offset, bool) {
+	digits, ok := strings.CutSuffix(name, suffix)
+	if !ok || len(digits) != 20 {
+		return 0, false
+	}
+	at, err := strconv.ParseInt(digits, 10, 64)
+	return ident.Offset(at), err == nil && at >= 0
 }
 
 // loadProducers rebuilds the state from the newest snapshot that can be read
 // and the batches of log since then.
 func (p *Partition) loadProducers(log *storage.Log) (*producer.State, error) {
-	all, err := p.snapshots()
+	taken, segments, err := p.snapshots()
 	if err != nil {
 		return nil, err
 	}
-	beyond, _ := slices.BinarySearch(all, log.End()+1)
-	if err := p.removeSnapshots(all[beyond:], true); err != nil {
+	beyond, _ := slices.BinarySearch(taken, log.End()+1)
+	if err := p.removeSnapshots(taken[beyond:], true); err != nil {
 		return nil, err
 	}
-	state, from := &producer.State{}, log.Start()
-	p.snapshotAt = ident.NoOffset
-	for _, at := range slices.Backward(all[:beyond]) {
-		s, err := p.readSnapshot(at)
-		if err == nil {
-			state, from = s, max(from, at)
-			p.snapshotAt = at
-			break
-		}
-		p.cfg.Logger.Warn("producer snapshot is of no use", "partition", p.Name().String(), "offset", at, "cause", err)
-		if err := p.removeSnapshots([]ident.Offset{at}, false); err != nil {
-			return nil, err
-		}
+	state, at := p.newestSnapshot(taken[:beyond])
+	p.snapshotAt, p.snapshotBytes, p.interimAt = at, 0, ident.NoOffset
+	if _, ofSegment := slices.BinarySearch(segments, at); !ofSegment {
+		p.interimAt = at
 	}
+	if err := p.removeStray(taken[:beyond], segments, at); err != nil {
+		return nil, err
+	}
+	from := max(log.Start(), at)
 	now := p.cfg.Now().UnixMilli()
 	err = log.Replay(from, func(v batch.View) error {
 		if v.BaseOffset() < from {
@@ -136,6 +169,32 @@ func (p *Partition) loadProducers(log *storage.Log) (*producer.State, error) {
 		return replayProducer(state, v, p.cfg.Codecs, now)
 	})
 	return state, err
+}
+
+// newestSnapshot returns the newest of the snapshots that can be read, and
+// where it was taken; an empty state and NoOffset when none can.
+func (p *Partition) newestSnapshot(taken []ident.Offset) (*producer.State, ident.Offset) {
+	for _, at := range slices.Backward(taken) {
+		s, err := p.readSnapshot(at)
+		if err == nil {
+			return s, at
+		}
+		p.cfg.Logger.Warn("producer snapshot is of no use", "partition", p.Name().String(), "offset", at, "cause", err)
+	}
+	return &producer.State{}, ident.NoOffset
+}
+
+// removeStray removes the snapshots that were passed over, and those that
+// belong to no segment, but for the one that is used.
+func (p *Partition) removeStray(taken, segments []ident.Offset, used ident.Offset) error {
+	var stray []ident.Offset
+	for _, at := range taken {
+		_, ofSegment := slices.BinarySearch(segments, at)
+		if at > used || (at < used && !ofSegment) {
+			stray = append(stray, at)
+		}
+	}
+	return p.removeSnapshots(stray, false)
 }
 
 // replayProducer takes note of a batch found in the log. Those without a
@@ -175,7 +234,7 @@ func (p *Partition) removeSnapshots(at []ident.Offset, durable bool) error {
 		return nil
 	}
 	for _, o := range at {
-		if err := p.cfg.FS.Remove(p.snapshotPath(o)); err != nil {
+		if err := p.cfg.FS.Remove(p.snapshotPath(o)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing a producer snapshot: %w", err)
 		}
 	}
@@ -188,10 +247,10 @@ func (p *Partition) removeSnapshots(at []ident.Offset, durable bool) error {
 // dropSnapshotsBelow removes the snapshots that no rebuild can need: all below
 // start but the newest of them, which may be the only one.
 func (p *Partition) dropSnapshotsBelow(start ident.Offset) {
-	all, err := p.snapshots()
+	taken, _, err := p.snapshots()
 	if err == nil {
-		below, _ := slices.BinarySearch(all, start)
-		err = p.removeSnapshots(all[:max(0, below-1)], false)
+		below, _ := slices.BinarySearch(taken, start)
+		err = p.removeSnapshots(taken[:max(0, below-1)], false)
 	}
 	if err != nil {
 		p.cfg.Logger.Warn("old producer snapshots remain", "partition", p.Name().String(), "cause", err)
