@@ -39,6 +39,7 @@ type Option func(*options)
 type options struct {
 	settings map[string]string
 	dir      string
+	log      slog.Handler
 }
 
 // Setting sets one of the broker's settings, by Kafka's name for it.
@@ -49,6 +50,11 @@ func Setting(name, value string) Option {
 // Folder keeps the data in a folder on disk, such as t.TempDir(), instead of
 // in memory.
 func Folder(dir string) Option { return func(o *options) { o.dir = dir } }
+
+// LogTo sends the broker's log to a handler instead of the test's output, from
+// level info on. A fuzz test needs it, as its output may not be written to by
+// others while the target runs.
+func LogTo(h slog.Handler) Option { return func(o *options) { o.log = h } }
 
 // testSettings are what is different in tests unless a [Setting] says
 // otherwise: a group does not wait three seconds for its second member, and
@@ -67,7 +73,6 @@ type Cluster struct {
 	t    testing.TB
 	opts options
 	port *port
-	log  *testLog
 
 	disk    broker.Disk
 	memory  *disk.Memory // nil on a real folder
@@ -87,7 +92,11 @@ type run struct {
 // its data in memory dropped, when the test and its subtests have ended.
 func Start(t testing.TB, opts ...Option) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t, log: &testLog{t: t}, opts: options{settings: testSettings()}}
+	log := &testLog{t: t}
+	c := &Cluster{t: t, opts: options{
+		settings: testSettings(),
+		log:      slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo}),
+	}}
 	for _, o := range opts {
 		o(&c.opts)
 	}
@@ -99,7 +108,7 @@ func Start(t testing.TB, opts ...Option) *Cluster {
 	t.Cleanup(func() {
 		c.Stop()
 		p.close()
-		c.log.end()
+		log.end()
 	})
 	if c.opts.dir == "" {
 		c.memory = disk.NewMemory(time.Now)
@@ -148,7 +157,7 @@ func (c *Cluster) Start() {
 		Disk:     c.disk,
 		Settings: maps.Clone(c.opts.settings),
 		Listen:   c.Addr(),
-		Log:      slog.New(slog.NewTextHandler(c.log, &slog.HandlerOptions{Level: slog.LevelInfo})),
+		Log:      slog.New(c.opts.log),
 		ListenFunc: func(context.Context, string, string) (net.Listener, error) {
 			return l, nil
 		},
