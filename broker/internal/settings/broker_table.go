@@ -88,7 +88,7 @@ func brokerGroupRows() []brokerRow {
 	return []brokerRow{
 		// Kafka's is 50; docs/design/coordinators.md says why this is less.
 		{Definition{Name: "offsets.topic.num.partitions", Type: Int, Default: "16", check: atLeast(1),
-			Doc: "How many partitions __consumer_offsets is made with. It must not change once that topic exists."},
+			Doc: "How many partitions __consumer_offsets is made with. It must not change once that topic exists. Kafka's default is 50."},
 			func(b *Broker, v value) { b.OffsetsTopicPartitions = int32(v.num) }},
 		{Definition{Name: "offsets.topic.replication.factor", Type: Short, Default: "3", check: atLeast(1),
 			Doc: "How many replicas __consumer_offsets is made with; fewer if the cluster has fewer brokers then."},
