@@ -3,7 +3,6 @@ package partition
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 
@@ -138,14 +137,15 @@ func TestTornSnapshotIsReplacedByTheLog(t *testing.T) {
 }
 
 func TestLargeSegmentHasOneSnapshotInBetween(t *testing.T) {
-	r := newRig(t, nil, Settings{FlushRecords: math.MaxInt64, Validation: batch.LevelHeader})
-	value := strings.Repeat("x", 1<<20-200)
-	n := 3*snapshotEveryBytes>>20 - 30
+	r := newRig(t, nil, Settings{})
+	r.p.snapshotEvery = 10_000
+	value := strings.Repeat("x", 1000)
+	const n = 25
 	for i := range n {
 		r.mustAppend(r.idempotent(int32(i), value), AcksAll)
 	}
 	between := r.snapshotNames()
-	if len(between) != 1 || between[0] < "00000000000000000120" {
+	if len(between) != 1 || between[0] < "00000000000000000016" {
 		t.Fatalf("snapshots are %v", between)
 	}
 	if err := r.p.Close(); err != nil {

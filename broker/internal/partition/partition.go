@@ -38,10 +38,10 @@ type Partition struct {
 	unflushed  int64       // records since the last flush was asked for
 	flushTimer *time.Timer // runs while records wait for FlushAge
 	// snapshotAt is where the last producer snapshot was taken, and
-	// snapshotBytes what was appended since; interimAt is where the last one
-	// was that is not of a segment. NoOffset stands for none.
-	snapshotAt, interimAt ident.Offset
-	snapshotBytes         int64
+	// snapshotBytes what was appended since, which snapshotEvery bounds; interimAt is where
+	// the last one was that is not of a segment. NoOffset stands for none.
+	snapshotAt, interimAt        ident.Offset
+	snapshotBytes, snapshotEvery int64
 	// rolledAt is where the log began a segment whose snapshot is to be taken,
 	// else NoOffset. The log sets it, with the lock held or not.
 	rolledAt atomic.Int64
@@ -87,7 +87,7 @@ func prepare(cfg Config) (*Partition, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &Partition{cfg: cfg, snapshotAt: ident.NoOffset, interimAt: ident.NoOffset}
+	p := &Partition{cfg: cfg, snapshotAt: ident.NoOffset, interimAt: ident.NoOffset, snapshotEvery: snapshotEveryBytes}
 	p.rolledAt.Store(int64(ident.NoOffset))
 	p.published.ceiling.Store(noCeiling)
 	p.sync.flush = p.flush

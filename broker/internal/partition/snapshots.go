@@ -56,7 +56,7 @@ func (p *Partition) snapshotDue(a storage.Appended) {
 	p.snapshotBytes += a.Bytes
 	switch {
 	case rolled:
-	case p.snapshotBytes > snapshotEveryBytes:
+	case p.snapshotBytes > p.snapshotEvery:
 		at = a.Base
 	default:
 		return
