@@ -147,6 +147,11 @@ func (c *Context) settle(op *Op, f Failure) error {
 	if h := c.task.cfg.Handlers.of(f.Stage); h != nil {
 		out = h(f)
 	}
+	if f.Stage == Production && out.Action == DeadLetter && out.Topic == f.Topic {
+		// It would come back here for ever.
+		f.Err = fmt.Errorf("the dead letter itself cannot be written: %w", f.Err)
+		return &Error{Failure: f}
+	}
 	switch out.Action {
 	case Skip:
 		op.Drop(Skipped)

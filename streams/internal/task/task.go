@@ -181,15 +181,25 @@ type Progress struct {
 
 // Step takes the next record, if one may be taken now, and processes it to the end: what it causes is in the stores and
 // the output. An error ends the task: its pending writes are to be dropped.
-func (t *Task) Step() (Progress, error) {
+func (t *Task) Step() (p Progress, err error) {
+	defer t.finish(&err)
 	q, wait, err := t.choose()
 	if err != nil || q == nil {
 		return Progress{WaitUntil: wait}, err
 	}
-	if err := t.process(q); err != nil {
-		return Progress{}, fmt.Errorf("task %v: %w", t.cfg.ID, err)
+	return Progress{Processed: true}, t.process(q)
+}
+
+// finish names the task in an error, and makes one of a panic. The user's operators are guarded one by one; a panic that comes
+// up to here is a handler's, a store's or our own, and must end the task, not the process.
+func (t *Task) finish(err *error) {
+	if p := recover(); p != nil {
+		*err = panicError(p)
+		t.cfg.Log.Error("panic in a task", "task", t.cfg.ID.String(), "panic", p, "stack", string((*err).(*panicked).stack))
 	}
-	return Progress{Processed: true}, nil
+	if *err != nil {
+		*err = fmt.Errorf("task %v: %w", t.cfg.ID, *err)
+	}
 }
 
 // choose returns the queue whose head goes first, or nil.
@@ -199,7 +209,7 @@ func (t *Task) choose() (*queue, time.Time, error) {
 	var now time.Time
 	for _, q := range t.queues {
 		if err := q.ready(t.ctx); err != nil {
-			return nil, time.Time{}, fmt.Errorf("task %v: %w", t.cfg.ID, err)
+			return nil, time.Time{}, err
 		}
 		if !q.decoded {
 			if t.cfg.MaxIdle <= 0 || len(t.queues) == 1 {
@@ -226,13 +236,12 @@ func (t *Task) choose() (*queue, time.Time, error) {
 	return first, time.Time{}, nil
 }
 
-func (t *Task) process(q *queue) (err error) {
-	rec := q.head()
+func (t *Task) process(q *queue) error {
 	c := t.ctx
-	c.begin(rec, q.headTime)
+	c.begin(q.head(), q.headTime)
 	q.time = max(q.time, q.headTime)
 	c.advance(q.headTime)
-	if err := t.deliver(q); err != nil {
+	if err := q.in.Deliver(); err != nil {
 		return err
 	}
 	c.end()
@@ -241,24 +250,11 @@ func (t *Task) process(q *queue) (err error) {
 	return c.punctuateStream()
 }
 
-// deliver runs the operators. User functions are guarded one by one; a panic that comes through here is ours or a
-// store's, and ends the task instead of the process.
-func (t *Task) deliver(q *queue) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = panicError(p)
-		}
-	}()
-	return q.in.Deliver()
-}
-
 // Punctuate runs the wall-clock punctuators that are due. The runtime calls it when NextPunctuation says so, between
 // steps.
-func (t *Task) Punctuate() error {
-	if err := t.ctx.punctuateWall(t.cfg.Now()); err != nil {
-		return fmt.Errorf("task %v: %w", t.cfg.ID, err)
-	}
-	return nil
+func (t *Task) Punctuate() (err error) {
+	defer t.finish(&err)
+	return t.ctx.punctuateWall(t.cfg.Now())
 }
 
 // NextPunctuation returns when the next wall-clock punctuator is due; false when there is none.
@@ -287,14 +283,12 @@ func (t *Task) Drops() []Drop { return t.ctx.drops() }
 
 // ProductionFailed deals with a message that the broker refused for good: it asks the production handler. Nil means to
 // go on. The message must carry what Send was given. It is called on the task's goroutine.
-func (t *Task) ProductionFailed(m *Message, cause error) error {
+func (t *Task) ProductionFailed(m *Message, cause error) (err error) {
+	defer t.finish(&err)
 	op := t.ctx.opByLabel(m.Operator)
 	f := Failure{Stage: Production, Operator: m.Operator, Task: t.cfg.ID.String(), Topic: m.Topic, Partition: m.Partition,
 		Offset: -1, Time: m.Time.Time(), Key: m.Key, Value: m.Value, Headers: m.Headers, Err: cause}
-	if err := t.ctx.settle(op, f); err != nil {
-		return fmt.Errorf("task %v: %w", t.cfg.ID, err)
-	}
-	return nil
+	return t.ctx.settle(op, f)
 }
 
 // Close closes the task's processors. It leaves stores and output alone.
