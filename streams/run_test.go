@@ -34,7 +34,7 @@ func startCluster(t testing.TB, opts ...brokertest.Option) *cluster {
 	t.Helper()
 	// Short sessions, so that a member that dies is missed soon.
 	broker := brokertest.Start(t, append([]brokertest.Option{brokertest.Setting("group.min.session.timeout.ms", "100")}, opts...)...)
-	client, err := kgo.NewClient(append(broker.ClientOptions(), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))...)
+	client, err := kgo.NewClient(append(broker.ClientOptions(), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.MetadataMinAge(10*time.Millisecond))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ type job struct {
 func (c *cluster) config(dir string) streams.Config {
 	return streams.Config{
 		Brokers: []string{c.broker.Addr()}, StateDir: dir, CommitInterval: 50 * time.Millisecond,
-		Client: []kgo.Opt{kgo.SessionTimeout(time.Second), kgo.HeartbeatInterval(50 * time.Millisecond)},
+		Client: []kgo.Opt{kgo.SessionTimeout(time.Second), kgo.HeartbeatInterval(50 * time.Millisecond), kgo.FetchMaxWait(20 * time.Millisecond)},
 		Log:    slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
 	}
 }

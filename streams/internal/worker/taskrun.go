@@ -239,10 +239,24 @@ func (r *taskRun) add(client *kgo.Client, p kgo.FetchTopicPartition) {
 		return
 	}
 	r.task.Add(p.Topic, p.Records)
-	if !in.paused && r.task.Buffered(p.Topic) > bufferedMax {
+	// A task that waits for another partition, to take records in order of time, cannot drain this one.
+	if !in.paused && !r.waitUntil.IsZero() && r.task.Buffered(p.Topic) > bufferedMax {
 		in.paused = true
 		client.PauseFetchPartitions(map[string][]int32{p.Topic: {p.Partition}})
 	}
+}
+
+// sated tells whether an input has all the records that may wait, and the task makes headway with them.
+func (r *taskRun) sated() bool {
+	if r.task == nil || !r.waitUntil.IsZero() {
+		return false
+	}
+	for topic := range r.inputs {
+		if r.task.Buffered(topic) > bufferedMax {
+			return true
+		}
+	}
+	return false
 }
 
 // turn processes some records, and the punctuators that are due. It reports whether there was something to do.

@@ -21,7 +21,8 @@ import (
 const (
 	// pollRecordsMax bounds what one poll hands over.
 	pollRecordsMax = 2000
-	// bufferedMax pauses an input partition of a task; it goes on at half of it.
+	// bufferedMax is how many records of an input partition may wait in its task. While a task with more makes headway
+	// nothing is polled, and what was fetched waits in the client. If it waits for another partition, its own is paused.
 	bufferedMax = 4000
 	// stepsMax is how many records of one task are processed before the next has its turn.
 	stepsMax = 100
@@ -303,7 +304,7 @@ func (t *thread) poll(ctx context.Context, idle bool) error {
 		t.wakePoll = nil
 		t.mu.Unlock()
 		cancel()
-	} else {
+	} else if !t.sated() {
 		fetches = t.client.PollRecords(nil, pollRecordsMax) //nolint:staticcheck // nil does not wait
 	}
 	var fatal error
@@ -325,6 +326,16 @@ func (t *thread) poll(ctx context.Context, idle bool) error {
 		}
 	})
 	return nil
+}
+
+// sated tells whether a task has all the records that it may have waiting.
+func (t *thread) sated() bool {
+	for _, r := range t.tasks {
+		if r.sated() {
+			return true
+		}
+	}
+	return false
 }
 
 // isFatal tells errors that trying again does not mend.

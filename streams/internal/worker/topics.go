@@ -29,6 +29,8 @@ type topics struct {
 	ids map[string][16]byte
 	// tombstones is how long each changelog keeps them.
 	tombstones map[string]time.Duration
+	// made are the topics that this process made and may not see yet.
+	made map[string]bool
 }
 
 // prepareTopics finds the input topics, plans the tasks, and makes the internal topics that are missing. Those that exist
@@ -51,7 +53,7 @@ func prepareTopics(ctx context.Context, rt *Runtime) (*topics, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &topics{plan: plan, ids: map[string][16]byte{}, tombstones: map[string]time.Duration{}}
+	t := &topics{plan: plan, ids: map[string][16]byte{}, tombstones: map[string]time.Duration{}, made: map[string]bool{}}
 	if len(rt.cfg.Topology.Topics) == 0 {
 		return t, nil
 	}
@@ -97,9 +99,13 @@ func (t *topics) makeMissing(ctx context.Context, rt *Runtime, found kadm.TopicD
 		switch {
 		case !ok || errors.Is(d.Err, kerr.UnknownTopicOrPartition):
 			ready = false
+			if t.made[topic.Name] {
+				continue
+			}
 			if err := t.make(ctx, rt, topic, want); err != nil {
 				return false, err
 			}
+			t.made[topic.Name] = true
 		case d.Err != nil:
 			return false, fmt.Errorf("looking up internal topic %q: %w", topic.Name, d.Err)
 		case int32(len(d.Partitions)) != want:

@@ -175,9 +175,19 @@ func (rt *Runtime) runThreads(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// clientOptions are the options of every client: the user's, then what the runtime must decide.
+const (
+	// metadataAgeMin lets clients see a new topic soon: the job makes topics and uses them at once, and kgo's default
+	// would make it wait for 5 s twice at its first start.
+	metadataAgeMin = 100 * time.Millisecond
+	// fetchWaitMax is how long a broker holds a fetch that finds nothing. A partition that is resumed waits for the one
+	// on its way, so kgo's 5 s would be felt whenever a task is restored.
+	fetchWaitMax = 250 * time.Millisecond
+)
+
+// clientOptions are the options of every client: ours that the user may override, the user's, and what the runtime must
+// decide.
 func (rt *Runtime) clientOptions(role string) []kgo.Opt {
-	opts := slices.Clone(rt.cfg.Client)
+	opts := append([]kgo.Opt{kgo.MetadataMinAge(metadataAgeMin), kgo.FetchMaxWait(fetchWaitMax)}, rt.cfg.Client...)
 	if len(rt.cfg.Brokers) > 0 {
 		opts = append(opts, kgo.SeedBrokers(rt.cfg.Brokers...))
 	}
