@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -193,5 +194,43 @@ func TestLargeBatch(t *testing.T) {
 	got := consume(t, newClient(t, c, fromStart("views")...), 1)
 	if !bytes.Equal(got[0].Value, large) {
 		t.Error("the large record came back changed")
+	}
+}
+
+func TestTopicDecidesOnTimesAndCompression(t *testing.T) {
+	c := brokertest.Start(t)
+	appendTime, zstd := "LogAppendTime", "zstd"
+	createTopic(t, newClient(t, c), "views", 1, map[string]*string{"message.timestamp.type": &appendTime, "compression.type": &zstd})
+	conn := dial(t, c)
+	before := time.Now().UnixMilli()
+	got := conn.produceRaw(produceOf("views", 0, batchOf(t, batch.Gzip, nil, at(1, strings.Repeat("x", 1000)))))
+	wantCode(t, "produce", got.ErrorCode, nil)
+	if got.LogAppendTime < before || got.LogAppendTime > time.Now().UnixMilli() {
+		t.Errorf("the reply names the time %d, not now", got.LogAppendTime)
+	}
+	v, _, err := batch.Next(ask[*kmsg.FetchResponse](conn, fetchOf(0, "views")).Topics[0].Partitions[0].RecordBatches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Codec() != batch.Zstd || v.MaxTimestamp() != got.LogAppendTime || v.VerifyCRC() != nil {
+		t.Errorf("the batch is stored with codec %v, time %d, checksum %v", v.Codec(), v.MaxTimestamp(), v.VerifyCRC())
+	}
+}
+
+func TestConsumerReadsAcrossSegments(t *testing.T) {
+	c := brokertest.Start(t)
+	segment := "1048576"
+	createTopic(t, newClient(t, c), "views", 1, map[string]*string{"segment.bytes": &segment})
+	producer := newClient(t, c, kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerBatchMaxBytes(100_000))
+	values := make([]string, 400)
+	for i := range values {
+		values[i] = strings.Repeat(string(rune('a'+i%26)), 10_000)
+	}
+	produce(t, producer, "views", values...)
+	got := consume(t, newClient(t, c, fromStart("views")...), len(values))
+	for i, r := range got {
+		if r.Offset != int64(i) || string(r.Value) != values[i] {
+			t.Fatalf("record %d is at offset %d, or differs", i, r.Offset)
+		}
 	}
 }

@@ -119,3 +119,34 @@ func TestFolderOfANewerFormatIsRefused(t *testing.T) {
 		t.Errorf("got error %v", err)
 	}
 }
+
+func TestListenersHaveAddressesOfTheirOwn(t *testing.T) {
+	b, err := broker.New(broker.Config{Disk: broker.InMemory(), Log: slog.New(slog.DiscardHandler), Settings: map[string]string{
+		"listeners":            "PLAINTEXT://127.0.0.1:0,OUTSIDE://0.0.0.0:0",
+		"advertised.listeners": "OUTSIDE://logs.example.com:9092",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop(t, b)
+	all := b.Addrs()
+	if all["OUTSIDE"] != "logs.example.com:9092" || all["PLAINTEXT"] != b.Addr() || !strings.HasPrefix(b.Addr(), "127.0.0.1:") {
+		t.Errorf("clients are told %v", all)
+	}
+}
+
+func TestMemoryOutlivesItsBroker(t *testing.T) {
+	disk := broker.InMemory()
+	var ids []string
+	for range 2 {
+		b, err := broker.New(broker.Config{Disk: disk, Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, b.ClusterID())
+		stop(t, b)
+	}
+	if ids[0] != ids[1] {
+		t.Errorf("the second broker is of cluster %s, the first of %s", ids[1], ids[0])
+	}
+}

@@ -74,9 +74,8 @@ type Cluster struct {
 	opts options
 	port *port
 
-	disk    broker.Disk
 	memory  *disk.Memory // nil on a real folder
-	faults  *disk.Faults // nil in memory
+	faults  *disk.Faults // over memory, or the real folder
 	running *run         // nil while stopped
 }
 
@@ -146,15 +145,14 @@ func (c *Cluster) Start() {
 	if c.running != nil {
 		return
 	}
+	c.faults = disk.WithFaults(disk.Real{})
+	folder := c.opts.dir
 	if c.memory != nil {
-		c.disk = broker.DiskOf(c.memory, "data")
-	} else {
-		c.faults = disk.WithFaults(disk.Real{})
-		c.disk = broker.DiskOf(c.faults, c.opts.dir)
+		c.faults, folder = disk.WithFaults(c.memory), "data"
 	}
 	l := c.port.attach()
 	b, err := broker.New(broker.Config{
-		Disk:     c.disk,
+		Disk:     broker.DiskOf(c.faults, folder),
 		Settings: maps.Clone(c.opts.settings),
 		Listen:   c.Addr(),
 		Log:      slog.New(c.opts.log),
@@ -220,6 +218,11 @@ func (c *Cluster) crash(pick disk.Pick) {
 	<-c.running.ended // with whatever error: the disk is gone
 	c.running = nil
 }
+
+// Faults makes the disk of the running broker fail on demand, until the broker
+// is started again. It is for the broker's own tests, as no other package can
+// name the type.
+func (c *Cluster) Faults() *disk.Faults { return c.faults }
 
 // testLog hands the broker's log to the test, which shows it on failure.
 type testLog struct {

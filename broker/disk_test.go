@@ -1,0 +1,66 @@
+package broker_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/millrace/millrace/broker/brokertest"
+	"github.com/millrace/millrace/broker/internal/batch"
+)
+
+func TestFullDiskRefusesWritesAndNothingElse(t *testing.T) {
+	c := brokertest.Start(t)
+	admin := newClient(t, c)
+	createTopic(t, admin, "views", 1, nil)
+	conn := dial(t, c)
+	write := func() int16 {
+		return conn.produceRaw(produceOf("views", 0, batchOf(t, batch.None, nil, at(1, strings.Repeat("x", 5000))))).ErrorCode
+	}
+	wantCode(t, "before", write(), nil)
+	c.Faults().SetSpace(100)
+	wantCode(t, "on the full disk", write(), kerr.KafkaStorageError)
+	if got := ask[*kmsg.FetchResponse](conn, fetchOf(0, "views")).Topics[0].Partitions[0]; got.ErrorCode != 0 || len(got.RecordBatches) == 0 {
+		t.Errorf("reading from the full disk: error %v, %d bytes", kerr.ErrorForCode(got.ErrorCode), len(got.RecordBatches))
+	}
+	c.Faults().SetSpace(-1)
+	wantCode(t, "when there is room again", write(), nil)
+	if end := conn.logEnd("views", 0); end != 2 {
+		t.Errorf("the log ends at %d, want 2", end)
+	}
+}
+
+func TestFailedSyncLosesNothingAcknowledgedAndHeals(t *testing.T) {
+	c := brokertest.Start(t)
+	client := newClient(t, c)
+	createTopic(t, client, "views", 1, nil)
+	createTopic(t, client, "others", 1, nil)
+	produce(t, client, "views", "a")
+
+	c.Faults().FailSync(func(path string) bool { return strings.Contains(path, "views-0") })
+	conn := dial(t, c)
+	got := conn.produceRaw(produceOf("views", 0, batchOf(t, batch.None, nil, at(1, "lost"))))
+	wantCode(t, "a write whose sync fails", got.ErrorCode, kerr.KafkaStorageError)
+	produce(t, client, "others", "fine") // the disk's other files still work
+	c.Faults().FailSync(nil)
+
+	// The partition recovers by itself, and the client's retries get through.
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		got := conn.produceRaw(produceOf("views", 0, batchOf(t, batch.None, nil, at(1, "b"))))
+		if got.ErrorCode == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the partition does not recover: %v", kerr.ErrorForCode(got.ErrorCode))
+		}
+		time.Sleep(5 * time.Millisecond) // a poll with a deadline
+	}
+	records := consume(t, newClient(t, c, fromStart("views")...), 2)
+	if string(records[0].Value) != "a" {
+		t.Errorf("the first record is %q", records[0].Value)
+	}
+}
