@@ -23,11 +23,15 @@ type Appended struct {
 //
 // Nothing is appended when it returns an error: a partial write is cut off.
 // The error wraps [disk.ErrNoSpace] when the disk is full, and a later append
-// may succeed; [ErrTooLarge]; [ErrFailed].
+// may succeed; [ErrTooLarge]; [ErrOutOfOrder] when the epoch is below that of
+// the log; [ErrFailed].
 func (l *Log) AppendAsLeader(batches []byte, epoch ident.LeaderEpoch) (Appended, error) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	next, sizeMax := l.End(), l.settings.Load().SegmentBytes
+	if latest := l.epochs.latest(); epoch < latest {
+		return Appended{}, fmt.Errorf("appending to %s: %w: leader epoch %d comes after %d", l.cfg.Dir, ErrOutOfOrder, epoch, latest)
+	}
 	return l.append(batches, func(v batch.View) error {
 		if int64(v.Size()) > sizeMax {
 			return fmt.Errorf("%w: %d bytes, segment.bytes is %d", ErrTooLarge, v.Size(), sizeMax)

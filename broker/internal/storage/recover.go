@@ -20,6 +20,9 @@ type recovery struct {
 	found          Recovered
 	// next is what the batch to come must keep to.
 	next successor
+	// below says that a batch did not fit that claims to lie below the point:
+	// the offset of one before it must have been changed.
+	below bool
 }
 
 // recover checks the segments from the one that holds the recovery point on,
@@ -107,7 +110,7 @@ func (r *recovery) readSegment(i int) error {
 	x, stop, err := r.check(s, o, size)
 	if err != nil {
 		bad := (*badBatch)(nil)
-		if !errors.As(err, &bad) || r.cfg.Clean || r.next.next < r.point {
+		if !errors.As(err, &bad) || r.cfg.Clean || r.below || r.next.next < r.point {
 			return s.damage(stop, err)
 		}
 		if err := r.cut(i, stop, bad.cause); err != nil {
@@ -138,6 +141,7 @@ func (r *recovery) check(s *segment, o *openSegment, size int64) (*indexer, int6
 				return &badBatch{fmt.Errorf("%w: offset %d cannot belong to the segment", ErrOutOfOrder, v.LastOffset())}
 			}
 			if err := next.admit(v); err != nil {
+				r.below = v.BaseOffset() < r.point
 				return &badBatch{err}
 			}
 			if !seen {
