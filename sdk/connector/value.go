@@ -56,6 +56,9 @@ func BytesValue(b []byte) Value { return Value{kind: KindBytes, data: b} }
 // TextValue returns a value of text.
 func TextValue(s string) Value { return Value{kind: KindText, data: []byte(s)} }
 
+// TextBytesValue returns a value of the text in b, which it keeps.
+func TextBytesValue(b []byte) Value { return Value{kind: KindText, data: b} }
+
 // RowValue returns a row as a value. The row must have a schema.
 func RowValue(r Row) Value { return Value{kind: KindRow, row: r} }
 
