@@ -33,7 +33,8 @@ type Header struct {
 // records before the fault have been yielded by then.
 //
 // Compressed batches are decoded as a stream, so that memory is bounded by the
-// largest record, which in turn is bounded by RawBytesMaxDefault.
+// largest record, which in turn is bounded by RawBytesMaxDefault. The decoder is
+// on loan until Records returns: yield must not decode another batch.
 func Records(v View, c *Codecs, yield func(Record) bool) error {
 	return eachRecord(v, c, RawBytesMaxDefault, true, func(_ int32, r *rawRecord) (bool, error) {
 		return yield(Record{
@@ -48,7 +49,7 @@ func Records(v View, c *Codecs, yield func(Record) bool) error {
 
 // Times is Records for those who need offset and time in milliseconds only:
 // keys, values and headers are passed over, so that memory is bounded whatever
-// the batch holds.
+// the batch holds. The same goes for yield.
 func Times(v View, c *Codecs, yield func(offset ident.Offset, ms int64) bool) error {
 	return eachRecord(v, c, RawBytesMaxDefault, false, func(_ int32, r *rawRecord) (bool, error) {
 		return yield(v.BaseOffset()+ident.Offset(r.offsetDelta), r.timestamp), nil

@@ -169,6 +169,12 @@ func TestTopicRulesAreHeld(t *testing.T) {
 		{"too late", Settings{TimestampAfterMax: time.Hour}, at(2 * time.Hour), batch.ErrTimestamp},
 		{"late enough", Settings{TimestampAfterMax: time.Hour}, at(time.Hour), nil},
 		{"too early", Settings{TimestampBeforeMax: time.Hour, TimestampAfterMax: math.MaxInt64}, at(-2 * time.Hour), batch.ErrTimestamp},
+		{"times without bounds", Settings{TimestampBeforeMax: math.MaxInt64, TimestampAfterMax: math.MaxInt64}, func(r *rig) batch.View {
+			b := batch.NewBuilder(r.codecs, batch.None)
+			b.Append(batch.Record{Timestamp: math.MaxInt64})
+			b.Append(batch.Record{Timestamp: 0})
+			return r.build(b)
+		}, nil},
 		{"times do not count", Settings{TimestampType: batch.LogAppendTime, TimestampAfterMax: time.Hour}, at(2 * time.Hour), nil},
 		{"two batches", Settings{}, func(r *rig) batch.View { return append(ok(r), ok(r)...) }, ErrBatchCount},
 		{"no batch", Settings{}, func(*rig) batch.View { return nil }, ErrBatchCount},

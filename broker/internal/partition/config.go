@@ -73,7 +73,7 @@ type Settings struct {
 	// TimestampBeforeMax and TimestampAfterMax bound how far a record's time
 	// may lie before and after the broker's clock
 	// (message.timestamp.before.max.ms, message.timestamp.after.max.ms).
-	// 0 means no bound; a bound of zero is written as 1 ns.
+	// 0 and the longest duration mean no bound; 1 ns stands for a bound of 0.
 	TimestampBeforeMax, TimestampAfterMax time.Duration
 	// Recompress has batches compressed by Codec whatever the producer chose
 	// (compression.type other than producer).
@@ -126,19 +126,21 @@ func (s Settings) durable() bool { return s.FlushRecords == 1 }
 // rules returns what a batch from a client must keep to at time now.
 func (s Settings) rules(now time.Time) batch.Rules {
 	r := batch.Rules{Level: s.Validation, RequireKeys: s.Compact}
-	if s.TimestampType == batch.LogAppendTime || (s.TimestampBeforeMax <= 0 && s.TimestampAfterMax <= 0) {
+	if s.TimestampType == batch.LogAppendTime {
 		return r
 	}
-	r.CheckTimestamps = true
 	r.TimestampMin, r.TimestampMax = math.MinInt64, math.MaxInt64
-	if s.TimestampBeforeMax > 0 {
-		r.TimestampMin = now.UnixMilli() - s.TimestampBeforeMax.Milliseconds()
+	if bounds(s.TimestampBeforeMax) {
+		r.CheckTimestamps, r.TimestampMin = true, now.Add(-s.TimestampBeforeMax).UnixMilli()
 	}
-	if s.TimestampAfterMax > 0 {
-		r.TimestampMax = now.UnixMilli() + s.TimestampAfterMax.Milliseconds()
+	if bounds(s.TimestampAfterMax) {
+		r.CheckTimestamps, r.TimestampMax = true, now.Add(s.TimestampAfterMax).UnixMilli()
 	}
 	return r
 }
+
+// bounds reports whether d is a bound: the longest duration stands for ever.
+func bounds(d time.Duration) bool { return d > 0 && d < math.MaxInt64 }
 
 func (c *Config) validate() error {
 	switch {
