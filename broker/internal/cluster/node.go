@@ -169,11 +169,11 @@ func (n *Node) startRaft() error {
 	// A lone voter talks to nobody: the transport has no peers to deliver to.
 	address, transport := raft.NewInmemTransport(raft.ServerAddress(n.serverID()))
 	snaps := snapshots{n.store}
-	exists, err := raft.HasExistingState(n.store, n.store, snaps)
+	empty, err := snaps.emptied()
 	if err != nil {
 		return fmt.Errorf("looking for raft's state: %w", err)
 	}
-	if !exists {
+	if empty {
 		voters := raft.Configuration{Servers: []raft.Server{{ID: conf.LocalID, Address: address}}}
 		if err := raft.BootstrapCluster(conf, n.store, n.store, snaps, transport, voters); err != nil {
 			return fmt.Errorf("making a new cluster: %w", err)

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
@@ -177,7 +178,9 @@ func TestOpenCrashedAtEveryStepCanBeOpenedAgain(t *testing.T) {
 		}
 		return faults.Ops()
 	}(disk.NewMemory(time.Now))
-	for step := 1; step <= steps; step += 3 {
+	picks := []disk.Pick{disk.LoseAll, disk.KeepAll, mathrand.New(mathrand.NewPCG(7, 7)).IntN}
+	for i := range steps * len(picks) {
+		step, pick := 1+i/len(picks), picks[i%len(picks)]
 		memory := disk.NewMemory(time.Now)
 		faults := disk.WithFaults(memory)
 		faults.CrashAt(step)
@@ -193,7 +196,7 @@ func TestOpenCrashedAtEveryStepCanBeOpenedAgain(t *testing.T) {
 				t.Fatalf("crash at step %d: Close: %v", step, err)
 			}
 		}
-		n, err := Open(testConfig(t, memory.Crash(disk.LoseAll), nil))
+		n, err := Open(testConfig(t, memory.Crash(pick), nil))
 		if err != nil {
 			t.Fatalf("crash at step %d of %d: opening again: %v", step, steps, err)
 		}

@@ -88,11 +88,16 @@ func (p *pebbleFS) OpenReadWrite(name string, _ vfs.DiskWriteCategory, _ ...vfs.
 	return p.openWrite(name)
 }
 
+// openWrite opens a file that may be new. Its name is durable at once: Pebble
+// counts on files being found after a crash in the order they were made, such as
+// a manifest before the marker that points to it, and POSIX promises no order.
 func (p *pebbleFS) openWrite(name string) (vfs.File, error) {
 	var f disk.File
 	p.change(func() (err error) {
-		f, err = p.under.OpenWrite(name)
-		return err
+		if f, err = p.under.OpenWrite(name); err != nil {
+			return err
+		}
+		return p.under.SyncDir(path.Dir(name))
 	})
 	if f == nil {
 		if err := p.after.MkdirAll(path.Dir(name), 0o755); err != nil {

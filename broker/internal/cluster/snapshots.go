@@ -113,6 +113,26 @@ func (s *store) each(prefix byte, f func(key, value []byte) error) error {
 	return s.check(errors.Join(err, it.Error(), it.Close()))
 }
 
+// emptied reports whether there is neither log nor snapshot, and has removed
+// what else there may be then: raft makes a new cluster by writing first a term
+// and then the log, and would not do so again after a crash between the two.
+func (s snapshots) emptied() (bool, error) {
+	last, err := s.LastIndex()
+	if err != nil || last > 0 {
+		return false, err
+	}
+	metas, err := s.List()
+	if err != nil || len(metas) > 0 {
+		return false, err
+	}
+	left := false
+	err = s.each(prefixStable, func(_, _ []byte) error { left = true; return nil })
+	if err != nil || !left {
+		return true, err
+	}
+	return true, s.check(s.db.DeleteRange([]byte{prefixStable}, []byte{prefixStable + 1}, s.write))
+}
+
 // prune deletes all snapshots but the newest, and pieces that belong to none.
 func (s snapshots) prune() error {
 	metas, err := s.List()
