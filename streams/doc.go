@@ -1,2 +1,104 @@
-// Package streams builds jobs that read topics, compute, and write topics.
+// Package streams builds jobs that read topics of a Kafka cluster, compute, and write topics: ordinary Go programs that scale by
+// being started more often, keep their state across restarts, and run in a test without a cluster.
+//
+// # A job
+//
+// This one counts the views of each page per minute:
+//
+//	b := streams.NewBuilder("page-views") // the application id
+//
+//	b.Stream("views", serde.String, serde.JSON[View]()).
+//		Filter(func(_ string, v View) bool { return v.Status < 400 }).
+//		GroupBy("by-page", func(_ string, v View) string { return v.Path }, serde.String).
+//		WindowedBy(window.Tumbling(time.Minute).Grace(10 * time.Second)).
+//		Count("views-per-minute").
+//		ToStream().
+//		Map(func(w window.Windowed[string], n int64, present bool) (PageMinute, int64, bool) {
+//			return PageMinute{w.Key, w.Start.Time()}, n, present
+//		}).
+//		With(serde.JSON[PageMinute](), serde.Int64).
+//		To("views-per-minute")
+//
+//	topology, err := b.Build()
+//	app, err := streams.New(topology, streams.Config{Brokers: []string{"localhost:9092"}})
+//	err = app.Run(ctx)
+//
+// A [Builder] starts with topics and ends in a [Topology]. In between are operators, methods that return what the next one
+// is called on. Functions get key and value, of the types that the topic's serdes have (package serde). Nothing runs before
+// [New] and [App.Run]. Errors in how the job is put together come out of [Builder.Build], all at once.
+//
+// Input and output topics must exist; a job makes its internal topics itself.
+//
+// # Streams and tables
+//
+//   - A [Stream] is a sequence of events: Filter, Map, MapValues, FlatMap, Merge, Split and so on make other streams of it, one
+//     record at a time and without memory. Peek and ForEach look at it, To writes it to a topic.
+//   - A [Table] is a value per key. It comes from a topic of changes ([Builder.Table]), from the latest values of a stream (ToTable),
+//     or from an aggregation. It is kept in a store.
+//   - [Changes] is what a table emits (Table.ToStream): its functions get a third argument, present, which is false when the key
+//     was deleted. Deletes are written as null values, so that tables downstream, and databases, delete too. Present drops
+//     the deletes and returns a Stream.
+//   - A [WindowedTable] is a value per key and window of time, and [WindowedChanges] is what it emits. Their functions get a
+//     [window.Windowed], with the key and the window's Start and End. Map turns that into a key of your own.
+//
+// To aggregate, group a stream: GroupByKey, or GroupBy with a new key. Then Count, Reduce or Aggregate keep a value per key; after
+// WindowedBy, one per key and window of time; after WindowedBySession, one per key and session. Every update is emitted at
+// once; nothing waits for a window to end.
+//
+// [Stream.Process] is for what is missing: a [Processor] of your own, with stores and timers.
+//
+// # Names, and what they name
+//
+// An operator that keeps state or makes an internal topic takes a name, and whatever outlives the process is named after it: a
+// Count("visits") keeps the store "visits" with the changelog topic <application>-visits-changelog; a GroupBy("by-page", ...) makes
+// the topic <application>-by-page-repartition. So a job can be edited and deployed again, and each operator finds its own
+// state, as long as its name stays. Changing what a store holds needs a new name. [Topology.String] shows all names: keep a
+// golden copy in a test.
+//
+// # Tasks
+//
+// Records of one key are in one partition of a topic. A job is cut where records have to change partition (that is, where a
+// new key is grouped by), and each part runs as one task per partition of its input. A task is one goroutine with its own stores;
+// tasks share nothing, so functions of a job must not share what they change. Tasks are spread over all processes that run
+// the job, and move when processes come and go. A store's changelog lets another process rebuild it.
+//
+// Processing is at-least-once: after a crash, a task repeats what it did since its last commit. Results may be written
+// again, and what was counted in that time may be counted twice; nothing is left out. A clean stop repeats nothing.
+//
+// # Time
+//
+// Windows go by event time: the record's timestamp, or what the [EventTime] option finds in the record. A task's stream time is the
+// highest event time it has seen; it moves by records only, so a job comes to the same results however fast it runs. A
+// window closes when stream time passes its end by the grace. A record for a closed window is late: it is dropped and
+// counted, and written to a topic of its own if [LateTo] says so. Choose the grace by how far out of order records of one
+// task can be. That is much more than live traffic suggests when a job reads old data: a task behind a repartition topic
+// gets records of all partitions of the input, read at different speeds. [InvalidTimes] says what to do with a record that has no
+// valid time.
+//
+// # What goes wrong
+//
+// A function of type func(...) R cannot fail. For what can, such as parsing, there are TryMap, TryMapValues, TryFlatMapValues and
+// Processor. Their errors, panics of any function, records that a serde cannot decode or encode, and records that the broker
+// refuses go to [Handlers], which fail the job (the default), skip the record, or send it to a dead-letter topic with the
+// cause in its headers:
+//
+//	streams.Config{
+//		Handlers: streams.Handlers{Processing: streams.Always(streams.DeadLetter("views.dead"))},
+//	}
+//
+// Trouble that passes, such as a broker that restarts, is waited out and never seen by a handler.
+//
+// # Serdes
+//
+// Serdes go along with a stream. An operator that changes a type loses that type's serde, unless the type is one of the plain ones
+// ([serde.Default]: strings, numbers, bool, time.Time, []byte). Before an operator that writes a struct to a topic or a store,
+// set serdes with the stream's With; Build names the operator and the type where one is missing.
+//
+// # Testing
+//
+// Package streamstest runs a topology in a test, synchronously and without a broker:
+//
+//	job := streamstest.New(t, topology)
+//	job.Input("views", serde.String, serde.JSON[View]()).Send("alice", View{Path: "/"}, noon)
+//	got := job.Output("views-per-minute", serde.JSON[PageMinute](), serde.Int64).All()
 package streams
