@@ -30,7 +30,7 @@ func (s *Service) deleteTopics(r *Request, in *kmsg.DeleteTopicsRequest, reply R
 			out.Topic, out.TopicID = t.Topic, t.TopicID
 			byID := t.TopicID != [16]byte{}
 			if byID == (t.Topic != nil) {
-				s.refuseDeletion(in.Version, out, refusal(kerr.InvalidRequest, "Give the name of a topic or its id, and not both."))
+				refuseDeletion(in.Version, out, refusal(kerr.InvalidRequest, "Give the name of a topic or its id, and not both."))
 				continue
 			}
 			ref := cluster.TopicRef{ID: t.TopicID}
@@ -45,7 +45,7 @@ func (s *Service) deleteTopics(r *Request, in *kmsg.DeleteTopicsRequest, reply R
 			if out.Topic == nil {
 				out.Topic = nonEmpty(gone.Name)
 			}
-			s.refuseDeletion(in.Version, out, gone.Err)
+			refuseDeletion(in.Version, out, gone.Err)
 		}
 		reply(resp)
 	})
@@ -65,7 +65,7 @@ func deletions(in *kmsg.DeleteTopicsRequest) []kmsg.DeleteTopicsRequestTopic {
 }
 
 // refuseDeletion says why a topic was not deleted, if err is not nil.
-func (s *Service) refuseDeletion(version int16, out *kmsg.DeleteTopicsResponseTopic, err error) {
+func refuseDeletion(version int16, out *kmsg.DeleteTopicsResponseTopic, err error) {
 	if version < 3 && errors.Is(err, kerr.TopicDeletionDisabled) {
 		err = kerr.InvalidRequest // older clients do not know the error
 	}
