@@ -272,6 +272,12 @@ func (b *Broker) handle(now func() time.Time) server.Handler {
 func (b *Broker) close(grace context.Context) error {
 	var errs []error
 	if b.server != nil {
+		b.server.Drain()
+	}
+	if b.groups != nil {
+		b.groups.Close() // answers the members that wait for each other
+	}
+	if b.server != nil {
 		b.server.Stop(grace)
 	} else {
 		for _, l := range b.listeners {
@@ -283,9 +289,6 @@ func (b *Broker) close(grace context.Context) error {
 	}
 	if b.unsubscribe != nil {
 		b.unsubscribe()
-	}
-	if b.groups != nil {
-		b.groups.Close()
 	}
 	if b.logs != nil {
 		errs = append(errs, b.logs.Close())

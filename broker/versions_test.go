@@ -20,12 +20,29 @@ func apiVersions(version int16) *kmsg.ApiVersionsRequest {
 func TestApiVersions(t *testing.T) {
 	c := brokertest.Start(t)
 	conn := dial(t, c)
-	for version := range int16(5) {
+	for version := range int16(6) {
 		resp := ask[*kmsg.ApiVersionsResponse](conn, apiVersions(version))
 		wantCode(t, fmt.Sprintf("version %d", version), resp.ErrorCode, nil)
 		if len(resp.ApiKeys) == 0 || resp.ApiKeys[0].ApiKey != int16(kmsg.Produce) || resp.ApiKeys[0].MinVersion != 0 {
 			t.Fatalf("Produce is not advertised first, from version 0: %+v", resp.ApiKeys)
 		}
+	}
+	metadata := ask[*kmsg.MetadataResponse](conn, with(kmsg.NewPtrMetadataRequest(), func(r *kmsg.MetadataRequest) { r.Version = 9 }))
+	cluster, node := metadata.ClusterID, metadata.Brokers[0].NodeID
+	other := "another"
+	for name, test := range map[string]struct {
+		cluster *string
+		node    int32
+		want    *kerr.Error
+	}{
+		"this broker":      {cluster, node, nil},
+		"another cluster":  {&other, node, kerr.RebootstrapRequired},
+		"another node":     {cluster, node + 1, kerr.RebootstrapRequired},
+		"only the cluster": {cluster, -1, kerr.InvalidRequest},
+		"only the node":    {nil, node, kerr.InvalidRequest},
+	} {
+		req := with(apiVersions(5), func(r *kmsg.ApiVersionsRequest) { r.ClusterID, r.NodeID = test.cluster, test.node })
+		wantCode(t, name, ask[*kmsg.ApiVersionsResponse](conn, req).ErrorCode, test.want)
 	}
 	bad := with(apiVersions(3), func(r *kmsg.ApiVersionsRequest) { r.ClientSoftwareName = "-not-allowed-" })
 	wantCode(t, "a bad software name", ask[*kmsg.ApiVersionsResponse](conn, bad).ErrorCode, kerr.InvalidRequest)
@@ -34,7 +51,7 @@ func TestApiVersions(t *testing.T) {
 func TestTooNewApiVersionsIsAnsweredWithVersion0(t *testing.T) {
 	c := brokertest.Start(t)
 	conn := dial(t, c)
-	frame := kmsg.NewRequestFormatter().AppendRequest(nil, apiVersions(4), 7)
+	frame := kmsg.NewRequestFormatter().AppendRequest(nil, apiVersions(5), 7)
 	frame[7] = 99 // the version
 	if _, err := conn.Write(frame); err != nil {
 		t.Fatal(err)

@@ -7,26 +7,48 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/millrace/millrace/broker/internal/ident"
 	"github.com/millrace/millrace/broker/internal/wire"
 )
 
-// ApiVersions (key 18), versions 0 to 4.
+// ApiVersions (key 18), versions 0 to 5.
 //
-// KIP-35 (the API), KIP-511 (client software name; an unknown version is
-// answered with version 0), KIP-584 (features), KIP-1242 would need version 5.
+// KIP-35 (the API), KIP-511 (client software name, version 3; an unknown
+// version is answered with version 0), KIP-584 (features: there are none yet
+// that clients choose a protocol by, so none is listed), KIP-1242 (the cluster
+// and node that the client means, version 5).
 //
 // Errors: UNSUPPORTED_VERSION for a version that is too new, with the list of
 // versions in a reply of version 0; INVALID_REQUEST for a client software name
-// or version that KIP-511 does not allow.
+// or version that KIP-511 does not allow, and for a cluster without a node or
+// the reverse; REBOOTSTRAP_REQUIRED when the client means another cluster or
+// node, as happens when an address changes hands.
 func (s *Service) apiVersions(r *Request, in *kmsg.ApiVersionsRequest, reply Reply) {
 	resp := in.ResponseKind().(*kmsg.ApiVersionsResponse)
-	if in.Version >= 3 && !(validSoftwareName(in.ClientSoftwareName) && validSoftwareName(in.ClientSoftwareVersion)) {
-		resp.ErrorCode = kerr.InvalidRequest.Code
+	if err := s.checkClient(in); err != nil {
+		resp.ErrorCode = errorCode(err)
 		reply(resp)
 		return
 	}
 	resp.ApiKeys = s.advertised()
 	reply(resp)
+}
+
+// checkClient checks what a client says of itself, and of whom it means.
+func (s *Service) checkClient(in *kmsg.ApiVersionsRequest) error {
+	if in.Version >= 3 && !(validSoftwareName(in.ClientSoftwareName) && validSoftwareName(in.ClientSoftwareVersion)) {
+		return kerr.InvalidRequest
+	}
+	if in.Version < 5 || in.ClusterID == nil && in.NodeID == int32(ident.NoBroker) {
+		return nil // it asks whoever is there
+	}
+	switch {
+	case in.ClusterID == nil, in.NodeID == int32(ident.NoBroker):
+		return kerr.InvalidRequest
+	case *in.ClusterID != s.Cluster.Image().ClusterID(), in.NodeID != int32(s.BrokerID):
+		return kerr.RebootstrapRequired
+	}
+	return nil
 }
 
 // apiVersionsTooNew answers a version that we do not know: the client cannot

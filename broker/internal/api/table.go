@@ -36,7 +36,7 @@ func table() []row {
 		serve(0, 5, (*Service).syncGroup),
 		serve(0, 6, (*Service).describeGroups),
 		serve(0, 5, (*Service).listGroups),
-		serve(0, 4, (*Service).apiVersions),
+		serve(0, 5, (*Service).apiVersions),
 		serve(2, 7, (*Service).createTopics),
 		serve(1, 6, (*Service).deleteTopics),
 		serve(0, 2, (*Service).deleteRecords),

@@ -139,10 +139,9 @@ func (s *Server) Start() {
 	}
 }
 
-// Stop stops accepting and reading, ends the context of all connections so
-// that parked requests are answered early, lets replies go out until ctx ends,
-// then closes what is left. It returns when no goroutine of the server runs.
-func (s *Server) Stop(ctx context.Context) {
+// Drain stops accepting and reading, and ends the context of all connections,
+// so that parked requests are answered early. It does not wait.
+func (s *Server) Drain() {
 	s.cancel()
 	for _, l := range s.cfg.Listeners {
 		_ = l.Close() // nothing is lost with a listening socket
@@ -150,6 +149,12 @@ func (s *Server) Stop(ctx context.Context) {
 	for _, c := range s.all() {
 		c.drain()
 	}
+}
+
+// Stop drains, lets replies go out until ctx ends, and then closes what is
+// left. It returns when no goroutine of the server runs.
+func (s *Server) Stop(ctx context.Context) {
+	s.Drain()
 	stopped := make(chan struct{})
 	go func() { s.wg.Wait(); close(stopped) }()
 	select {
