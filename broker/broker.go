@@ -28,6 +28,7 @@ import (
 	"net"
 	"path"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -50,6 +51,7 @@ const stopGrace = 2 * time.Second
 type Broker struct {
 	log       *slog.Logger
 	settings  *settings.Broker
+	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	listeners []server.Listener
 	endpoints []cluster.Endpoint
 
@@ -76,7 +78,7 @@ func New(cfg Config) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{log: cfg.Log, settings: parsed}
+	b := &Broker{log: cfg.Log, settings: parsed, dial: cfg.DialFunc}
 	for _, start := range []func(Config) error{b.listen, b.openFolder, b.openMetadata, b.openLogs, b.openGroups, b.applyMetadata, b.openServer} {
 		if err := start(cfg); err != nil {
 			return nil, errors.Join(startError(err), b.close(context.Background()))
@@ -90,7 +92,10 @@ func New(cfg Config) (*Broker, error) {
 // once.
 func (b *Broker) Run(ctx context.Context) error {
 	b.server.Start()
+	var checks sync.WaitGroup
+	checks.Go(func() { b.checkAdvertised(ctx) })
 	<-ctx.Done()
+	checks.Wait()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
 	defer cancel()
 	return b.close(grace)

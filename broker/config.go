@@ -44,6 +44,8 @@ type Config struct {
 	Rand io.Reader
 	// ListenFunc opens listening sockets. Nil means those of package net.
 	ListenFunc func(ctx context.Context, network, address string) (net.Listener, error)
+	// DialFunc opens connections. Nil means those of package net.
+	DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // withDefaults fills in what is missing and reads the settings.
@@ -82,6 +84,9 @@ func (c Config) withDefaults() (Config, *settings.Broker, error) {
 	}
 	if c.ListenFunc == nil {
 		c.ListenFunc = new(net.ListenConfig).Listen
+	}
+	if c.DialFunc == nil {
+		c.DialFunc = new(net.Dialer).DialContext
 	}
 	return c, parsed, nil
 }

@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/broker"
+	"github.com/millrace/millrace/broker/brokertest"
 )
 
 // start starts a broker and stops it when the test ends.
@@ -149,4 +151,55 @@ func TestMemoryOutlivesItsBroker(t *testing.T) {
 	if ids[0] != ids[1] {
 		t.Errorf("the second broker is of cluster %s, the first of %s", ids[1], ids[0])
 	}
+}
+
+// TestAdvertisedAddressThatLeadsElsewhereIsSaid lets clients be told an address
+// where nobody listens, and one where another cluster does.
+func TestAdvertisedAddressThatLeadsElsewhereIsSaid(t *testing.T) {
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody.Close()
+	other := brokertest.Start(t)
+	for name, test := range map[string]struct {
+		advertise, says string
+	}{
+		"nobody":          {nobody.Addr().String(), "cannot reach itself"},
+		"another cluster": {other.Addr(), "another cluster answers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := make(logLines, 100)
+			b, err := broker.New(broker.Config{
+				Disk: broker.InMemory(), Listen: "127.0.0.1:0", Advertise: test.advertise,
+				Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- b.Run(ctx) }()
+			select {
+			case line := <-log:
+				if !strings.Contains(line, test.says) || !strings.Contains(line, test.advertise) {
+					t.Errorf("the log says %q", line)
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("the log says nothing")
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// logLines passes log lines on.
+type logLines chan string
+
+func (l logLines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
 }
