@@ -7,9 +7,9 @@
 package interop
 
 import (
-	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -39,7 +39,8 @@ func withBroker(run func() int) (int, error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	cmd := exec.Command(built("millrace"), "broker", "--data", dir, "--listen", "127.0.0.1:0", "--output", "json")
+	cmd := exec.Command(built("millrace"), "broker", "--data", dir, "--listen", "127.0.0.1:0", "--output", "json",
+		"--log-level", "warn", "--set", "group.initial.rebalance.delay.ms=0")
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return 0, err
@@ -52,10 +53,13 @@ func withBroker(run func() int) (int, error) {
 		_ = cmd.Process.Signal(os.Interrupt)
 		_ = cmd.Wait()
 	}()
-	broker, err = readAddress(bufio.NewReader(stdout))
-	if err != nil {
-		return 0, err
+	var ready struct {
+		Kafka string `json:"kafka"`
 	}
+	if err := json.NewDecoder(stdout).Decode(&ready); err != nil {
+		return 0, fmt.Errorf("waiting for the broker to say where it serves: %w", err)
+	}
+	broker = ready.Kafka
 	return run(), nil
 }
 
