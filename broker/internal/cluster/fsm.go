@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -50,6 +51,9 @@ func (m *machine) Restore(from io.ReadCloser) error {
 		return fmt.Errorf("reading the metadata snapshot: %w", err)
 	}
 	image, err := decodeImage(b)
+	if errors.Is(err, ErrNewerFormat) {
+		m.failed(err) // raft would say only that it found no snapshot
+	}
 	if err != nil {
 		return err
 	}

@@ -135,7 +135,7 @@ func (n *Node) start() error {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	if err := n.expendable(n.startRaft); err != nil {
-		return fmt.Errorf("starting the cluster metadata in %s: %w", n.cfg.Dir, err)
+		return fmt.Errorf("starting the cluster metadata in %s: %w", n.cfg.Dir, errors.Join(n.failure(), err))
 	}
 	servers := n.raft.GetConfiguration().Configuration().Servers
 	if len(servers) != 1 || servers[0].ID != n.serverID() {

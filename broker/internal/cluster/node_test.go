@@ -124,6 +124,56 @@ func TestFolderOfAnotherIsRefused(t *testing.T) {
 	open(t, cfg)
 }
 
+func TestMetadataOfANewerReleaseIsRefused(t *testing.T) {
+	quiet := func(fs disk.FS) Config {
+		cfg := testConfig(t, fs, nil)
+		cfg.Log = slog.New(slog.DiscardHandler)
+		return cfg
+	}
+	t.Run("command", func(t *testing.T) {
+		fs := disk.NewMemory(time.Now)
+		n := open(t, quiet(fs))
+		newer := encodeCommand(&initCluster{}, time.Now())
+		newer[0] = commandVersion + 1
+		if out := n.raft.Apply(newer, 0); out.Error() != nil {
+			t.Fatal(out.Error())
+		}
+		<-n.Failed()
+		if err := n.Err(); !errors.Is(err, ErrNewerFormat) {
+			t.Errorf("Err = %v, want ErrNewerFormat", err)
+		}
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(quiet(fs)); !errors.Is(err, ErrNewerFormat) {
+			t.Errorf("Open: %v, want ErrNewerFormat", err)
+		}
+	})
+	t.Run("snapshot", func(t *testing.T) {
+		fs := disk.NewMemory(time.Now)
+		n := open(t, quiet(fs))
+		if err := n.raft.Snapshot().Error(); err != nil {
+			t.Fatal(err)
+		}
+		metas, err := snapshots{n.store}.List()
+		if err != nil || len(metas) != 1 {
+			t.Fatalf("%d snapshots, %v", len(metas), err)
+		}
+		newer := n.Image().encode()
+		newer[0] = snapshotVersion + 1
+		key := snapshotName{metas[0].Index, metas[0].Term}.key(prefixSnapshotData, 0)
+		if err := n.store.set(key, newer); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(quiet(fs)); !errors.Is(err, ErrNewerFormat) {
+			t.Errorf("Open: %v, want ErrNewerFormat", err)
+		}
+	})
+}
+
 func TestWhatWasAnsweredSurvivesACrash(t *testing.T) {
 	fs := disk.NewMemory(time.Now)
 	n := openRegistered(t, testConfig(t, fs, nil))
