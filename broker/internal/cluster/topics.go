@@ -256,10 +256,15 @@ func (n *Node) EnsureTopics(ctx context.Context, names []string) []TopicResult {
 	results := items(names, plan, func(topics []NewTopic) ([]TopicResult, error) {
 		return n.createTopics(ctx, topics, false, policy), nil
 	})
+	image := n.Image()
+	err := n.notifier.wait(ctx, image.index) // another call's topic, too, is to be seen by all subscribers
 	for i := range results {
 		if r := &results[i]; errors.Is(r.Err, kerr.TopicAlreadyExists) {
-			if t, ok := n.Image().Topic(r.Name); ok {
+			if t, ok := image.Topic(r.Name); ok {
 				*r = TopicResult{Name: t.Name, ID: t.ID, Topic: t}
+			}
+			if err != nil {
+				*r = TopicResult{Name: r.Name, Err: timedOut(err)}
 			}
 		}
 	}
