@@ -176,7 +176,7 @@ func (r *crashRun) check() {
 // and every sync in turn. Nothing flushed may be lost, and nothing that was
 // never written may be found. SEED=n COUNT=n choose the histories.
 func TestCrashAtEveryChange(t *testing.T) {
-	first, count := envInt("SEED", 1), envInt("COUNT", 8)
+	first, count := envInt("SEED", 1), envInt("COUNT", 6)
 	for seed := first; seed < first+count; seed++ {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			for at := 1; crashOnce(t, seed, at); at++ {

@@ -158,39 +158,49 @@ func (x *offsetIndex) add(last ident.Offset, pos int64) {
 	x.data = binary.BigEndian.AppendUint32(x.data, uint32(pos))
 }
 
-// position returns where to begin looking for offset o: no batch before that
-// position ends at or after o.
-func (x *offsetIndex) position(o ident.Offset) int64 {
+// offsetEntry names a batch by its last offset and says where it begins.
+type offsetEntry struct {
+	last ident.Offset
+	pos  int64
+}
+
+// floor returns the last entry not above offset o: no batch before its
+// position ends at or after o. It is noEntry when there is none.
+func (x *offsetIndex) floor(o ident.Offset) offsetEntry {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.before(func(rel, _ int32) bool { return ident.Offset(rel) > o-x.base })
 }
 
-// boundary returns the start of some batch at or before pos that ends before
-// offset end, the latest that the index knows.
-func (x *offsetIndex) boundary(pos int64, end ident.Offset) int64 {
+// boundary returns the last entry whose batch begins at or before pos and ends
+// before offset end.
+func (x *offsetIndex) boundary(pos int64, end ident.Offset) offsetEntry {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.before(func(rel, p int32) bool { return int64(p) > pos || ident.Offset(rel) >= end-x.base })
 }
 
-// before returns the position of the last entry before the first for which
-// beyond is true, or 0.
-func (x *offsetIndex) before(beyond func(rel, pos int32) bool) int64 {
+// before returns the last entry before the first for which beyond is true.
+func (x *offsetIndex) before(beyond func(rel, pos int32) bool) offsetEntry {
 	i := sort.Search(x.count(), func(i int) bool { return beyond(x.entry(i)) })
 	if i == 0 {
-		return 0
+		return noEntry
 	}
-	_, pos := x.entry(i - 1)
-	return int64(pos)
+	return x.getLocked(i - 1)
 }
 
-// get returns entry i: the last offset of a batch and where the batch begins.
-func (x *offsetIndex) get(i int) (ident.Offset, int64) {
+// noEntry stands for the beginning of a segment.
+var noEntry = offsetEntry{last: ident.NoOffset}
+
+func (x *offsetIndex) get(i int) offsetEntry {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
+	return x.getLocked(i)
+}
+
+func (x *offsetIndex) getLocked(i int) offsetEntry {
 	rel, pos := x.entry(i)
-	return x.base + ident.Offset(rel), int64(pos)
+	return offsetEntry{x.base + ident.Offset(rel), int64(pos)}
 }
 
 // truncate removes the entries of batches that end at or after end.

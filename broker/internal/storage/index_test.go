@@ -131,15 +131,25 @@ func TestStaleIndexIsNoticed(t *testing.T) {
 	w.fill(indexedRecords)
 	stem := w.log.segments[0].stem
 	w.close()
-	damageFile(t, w.fs, stem+offsetSuffix, func(b []byte) []byte {
-		for i := 7; i < len(b); i += 8 {
-			b[i]++
+	active := last(w.log.segments).stem
+	for _, change := range []func(b []byte){
+		// All positions but the last; the last offset; the first position.
+		func(b []byte) {
+			for i := 7; i < len(b)-8; i += 8 {
+				b[i]++
+			}
+		},
+		func(b []byte) { b[len(b)-5]++ },
+		func(b []byte) { b[7]++ },
+	} {
+		for _, s := range []string{stem, active} {
+			damageFile(t, w.fs, s+offsetSuffix, func(b []byte) []byte { change(b); return b })
 		}
-		return b
-	})
-	w.cfg.RecoveryPoint, w.cfg.Clean = indexedRecords, true
-	w.open()
-	w.wantRange(0, indexedRecords)
+		w.cfg.RecoveryPoint, w.cfg.Clean = indexedRecords, true
+		w.open()
+		checkAnswers(t, w)
+		w.close()
+	}
 }
 
 func TestIndexesSurviveAFullDisk(t *testing.T) {
@@ -192,8 +202,8 @@ func TestIndexRemembersWhatWasAdded(t *testing.T) {
 				wantOffset = a.m.offset
 			}
 		}
-		if got := offsets.position(ask.offset); got != wantPos {
-			t.Fatalf("position(%d) = %d, want %d", ask.offset, got, wantPos)
+		if got := offsets.floor(ask.offset).pos; got != wantPos {
+			t.Fatalf("floor(%d) = %d, want %d", ask.offset, got, wantPos)
 		}
 		if got := times.offset(ask.timestamp); got != wantOffset {
 			t.Fatalf("offset(%d ms) = %d, want %d", ask.timestamp, got, wantOffset)

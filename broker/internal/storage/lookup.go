@@ -25,7 +25,7 @@ func (l *Log) OffsetForTime(ms int64) (s Stamp, ok bool, err error) {
 			return Stamp{}, false, err
 		}
 		s, ok, err := l.offsetForTime(w, ms)
-		if err == nil || !l.changedSince(w, err) {
+		if err == nil || !l.lookAgain(w, err) {
 			return s, ok, err
 		}
 	}
@@ -57,7 +57,7 @@ func (l *Log) MaxTimestamp() (s Stamp, ok bool, err error) {
 			return Stamp{}, false, err
 		}
 		s, ok, err := l.maxTimestamp(w)
-		if err == nil || !l.changedSince(w, err) {
+		if err == nil || !l.lookAgain(w, err) {
 			return s, ok, err
 		}
 	}
@@ -135,7 +135,7 @@ func (l *Log) youngestFrom(w view, i int, from ident.Offset) (mark, error) {
 	buf := l.buffer()
 	defer l.buffers.Put(buf)
 	m := noMark
-	pos, err := walk(o.log.file, o.offsets.position(from), size, *buf, func(_ int64, h batch.View, _ int) bool {
+	pos, err := o.walk(o.offsets.floor(from), size, *buf, func(_ int64, h batch.View, _ int) bool {
 		if h.BaseOffset() >= from && h.MaxTimestamp() > m.timestamp {
 			m = mark{h.MaxTimestamp(), h.LastOffset()}
 		}
@@ -179,7 +179,7 @@ func (l *Log) decodeFrom(w view, i int, from ident.Offset, candidate func(header
 	buf := l.buffer()
 	defer l.buffers.Put(buf)
 	var failed error
-	stop, err := walk(o.log.file, o.offsets.position(from), size, *buf, func(pos int64, h batch.View, length int) bool {
+	stop, err := o.walk(o.offsets.floor(from), size, *buf, func(pos int64, h batch.View, length int) bool {
 		if !candidate(h) {
 			return true
 		}

@@ -53,8 +53,16 @@ func newSegment(fsys disk.FS, dir string, base ident.Offset) *segment {
 
 func (s *segment) logPath() string { return s.stem + logSuffix }
 
+// indexError says that the index of a segment names a batch that is not there.
+type indexError struct{ segment *segment }
+
+func (e *indexError) Error() string { return e.segment.stem + ": " + errIndex.Error() }
+
 // damage makes an error of a bad batch in what was trusted to be sound.
 func (s *segment) damage(pos int64, err error) error {
+	if errors.Is(err, errIndex) {
+		return &indexError{s}
+	}
 	if bad := (*badBatch)(nil); errors.As(err, &bad) {
 		return &DamageError{File: s.logPath(), Position: pos, Cause: bad.cause}
 	}
@@ -163,6 +171,33 @@ func (s *segment) mend(o *openSegment, size int64, end ident.Offset, interval in
 	return err
 }
 
+// walk is [walk] from a batch that the index named. It fails with errIndex if
+// that is not there.
+func (o *openSegment) walk(from offsetEntry, size int64, buf []byte, visit func(pos int64, header batch.View, length int) bool) (int64, error) {
+	unseen, wrong := from != noEntry, false
+	stop, err := walk(o.log.file, from.pos, size, buf, func(pos int64, h batch.View, length int) bool {
+		wrong = unseen && h.LastOffset() != from.last
+		unseen = false
+		return !wrong && visit(pos, h, length)
+	})
+	if bad := (*badBatch)(nil); wrong || (unseen && errors.As(err, &bad)) {
+		return stop, errIndex
+	}
+	return stop, err
+}
+
+// forgetIndexes closes a sealed segment and removes its indexes, so that they
+// are made anew when it is next used.
+func (s *segment) forgetIndexes() error {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	var err error
+	if o := s.open.Swap(nil); o != nil {
+		err = o.close()
+	}
+	return errors.Join(err, removeIfThere(s.fs, s.stem+offsetSuffix), removeIfThere(s.fs, s.stem+timeSuffix))
+}
+
 // drop closes a segment's files. It is opened again when used, unless it is
 // gone for good.
 func (s *segment) drop(gone bool) error {
@@ -197,11 +232,8 @@ func (o *openSegment) resume(size int64, end, trusted ident.Offset, interval int
 		return o.restart(interval), 0, true
 	}
 	x = &indexer{files: o, interval: interval, youngest: o.times.last(), known: o.offsets.count()}
-	from = o.offsets.position(x.youngest.offset)
-	for x.at < x.known {
-		if _, pos := o.offsets.get(x.at); pos >= from {
-			break
-		}
+	from = o.offsets.floor(x.youngest.offset).pos
+	for x.at < x.known && o.offsets.get(x.at).pos < from {
 		x.at++
 	}
 	return x, from, false
@@ -252,11 +284,11 @@ func (x *indexer) add(pos int64, v batch.View, length int) error {
 // meet compares a batch with the next known entry. The time index may lack
 // what belongs to it.
 func (x *indexer) meet(pos int64, v batch.View, length int) error {
-	last, at := x.files.offsets.get(x.at)
-	if pos < at {
+	e := x.files.offsets.get(x.at)
+	if pos < e.pos {
 		return nil
 	}
-	if pos > at || v.LastOffset() != last {
+	if pos > e.pos || v.LastOffset() != e.last {
 		return errIndex
 	}
 	x.files.times.add(x.youngest)

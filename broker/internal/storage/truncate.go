@@ -116,7 +116,7 @@ func (l *Log) locate(w view, i int, end ident.Offset) (int64, ident.Offset, erro
 	defer o.log.release()
 	buf := l.buffer()
 	defer l.buffers.Put(buf)
-	pos, err := walk(o.log.file, o.offsets.position(end), size, *buf, func(_ int64, h batch.View, _ int) bool {
+	pos, err := o.walk(o.offsets.floor(end), size, *buf, func(_ int64, h batch.View, _ int) bool {
 		if h.LastOffset() < end {
 			return true
 		}
