@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -68,7 +69,7 @@ func createTopics(cmd *cobra.Command, s *session, admin *kadm.Client, names []st
 	for _, r := range responses.Sorted() {
 		switch {
 		case r.Err == nil:
-			err = s.result(created{Topic: r.Topic, ID: r.ID.String(), Partitions: r.NumPartitions}, "created %s with %d partitions", r.Topic, r.NumPartitions)
+			err = s.result(created{Topic: r.Topic, ID: topicID(r.ID), Partitions: r.NumPartitions}, "created %s with %d partitions", r.Topic, r.NumPartitions)
 		case ifMissing && errors.Is(r.Err, kerr.TopicAlreadyExists):
 			err = s.result(created{Topic: r.Topic, Existed: true}, "%s was there already", r.Topic)
 		default:
@@ -78,6 +79,9 @@ func createTopics(cmd *cobra.Command, s *session, admin *kadm.Client, names []st
 	}
 	return errors.Join(failures...)
 }
+
+// topicID prints an id as Kafka's tools do.
+func topicID(id kadm.TopicID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
 // withMessage adds the broker's own words to a protocol error.
 func withMessage(err error, message string) error {
@@ -135,7 +139,7 @@ type topicRow struct {
 func printTopics(s *session, details kadm.TopicDetails) error {
 	rows, cells := []topicRow{}, [][]string{}
 	for _, d := range details.Sorted() {
-		row := topicRow{d.Topic, d.ID.String(), len(d.Partitions), d.Partitions.NumReplicas(), d.IsInternal}
+		row := topicRow{d.Topic, topicID(d.ID), len(d.Partitions), d.Partitions.NumReplicas(), d.IsInternal}
 		rows = append(rows, row)
 		cells = append(cells, []string{row.Topic, strconv.Itoa(row.Partitions), strconv.Itoa(row.Replication)})
 	}
@@ -197,7 +201,7 @@ func describeTopics(cmd *cobra.Command, admin *kadm.Client, names []string) ([]t
 	}
 	var topics []topicDescription
 	for _, d := range details.Sorted() {
-		t := topicDescription{topicRow: topicRow{d.Topic, d.ID.String(), len(d.Partitions), d.Partitions.NumReplicas(), d.IsInternal}, Settings: map[string]string{}}
+		t := topicDescription{topicRow: topicRow{d.Topic, topicID(d.ID), len(d.Partitions), d.Partitions.NumReplicas(), d.IsInternal}, Settings: map[string]string{}}
 		for _, p := range d.Partitions.Sorted() {
 			start, _ := starts.Lookup(d.Topic, p.Partition)
 			end, _ := ends.Lookup(d.Topic, p.Partition)
