@@ -154,10 +154,23 @@ func TestLargeSegmentHasOneSnapshotInBetween(t *testing.T) {
 	if err := r.open(Settings{}, r.p.Checkpoint(), true); err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(r.snapshotNames()); got != fmt.Sprintf("[%020d.snapshot]", n) {
+	if got := fmt.Sprint(r.snapshotNames()); got != fmt.Sprintf("[%s %020d.snapshot]", between[0], n) {
 		t.Errorf("after a restart snapshots are %s", got)
 	}
-	if res := r.mustAppend(r.idempotent(int32(n-5), value), AcksAll); !res.Duplicate {
+	// Restarts do not leave ever more of them.
+	for i := n; i < n+5; i++ {
+		r.mustAppend(r.idempotent(int32(i), value), AcksAll)
+		if err := r.p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.open(Settings{}, r.p.Checkpoint(), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := r.snapshotNames(); len(got) != 2 {
+		t.Errorf("after more restarts snapshots are %v", got)
+	}
+	if res := r.mustAppend(r.idempotent(int32(n), value), AcksAll); !res.Duplicate {
 		t.Errorf("the fifth last batch gives %+v", res)
 	}
 }

@@ -42,6 +42,10 @@ type Partition struct {
 	// the last one was that is not of a segment. NoOffset stands for none.
 	snapshotAt, interimAt        ident.Offset
 	snapshotBytes, snapshotEvery int64
+	// securedAt is the last that is durable for the sake of a deletion.
+	// securing is held while one is made so.
+	securedAt ident.Offset
+	securing  sync.Mutex
 	// rolledAt is where the log began a segment whose snapshot is to be taken,
 	// else NoOffset. The log sets it, with the lock held or not.
 	rolledAt atomic.Int64
@@ -87,7 +91,7 @@ func prepare(cfg Config) (*Partition, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &Partition{cfg: cfg, snapshotAt: ident.NoOffset, interimAt: ident.NoOffset, snapshotEvery: snapshotEveryBytes}
+	p := &Partition{cfg: cfg, snapshotAt: ident.NoOffset, interimAt: ident.NoOffset, securedAt: ident.NoOffset, snapshotEvery: snapshotEveryBytes}
 	p.rolledAt.Store(int64(ident.NoOffset))
 	p.published.ceiling.Store(noCeiling)
 	p.sync.flush = p.flush

@@ -106,7 +106,8 @@ func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
 	return res, p.readFailed("reading", err)
 }
 
-// readFailed turns an error of the log into one of the partition.
+// readFailed turns an error of the log into one of the partition, which goes off
+// line when the log has failed for good.
 func (p *Partition) readFailed(doing string, err error) error {
 	var outOfRange *storage.OutOfRangeError
 	switch {
@@ -114,6 +115,11 @@ func (p *Partition) readFailed(doing string, err error) error {
 		return nil
 	case errors.As(err, &outOfRange):
 		return err
+	case errors.Is(err, storage.ErrFailed):
+		return p.withCalls(func(c *calls) error {
+			p.fail(c, err)
+			return p.gone
+		})
 	case errors.Is(err, storage.ErrClosed):
 		if gone := p.Err(); gone != nil {
 			return gone
@@ -219,6 +225,12 @@ func (p *Partition) DeleteRecords(before ident.Offset) (ident.Offset, error) {
 	if before < 0 || before > marks.HighWatermark {
 		return ident.NoOffset, &storage.OutOfRangeError{Offset: before, Start: marks.Start, End: marks.HighWatermark}
 	}
+	if before <= marks.Start {
+		return marks.Start, nil
+	}
+	if err := p.secure(log); err != nil {
+		return ident.NoOffset, p.readFailed("deleting records", err)
+	}
 	if err := log.AdvanceStart(before); err != nil {
 		return ident.NoOffset, p.readFailed("deleting records", err)
 	}
@@ -249,6 +261,11 @@ func (p *Partition) ApplyRetention(now time.Time) (storage.Deleted, error) {
 	log, marks, err := p.working()
 	if err != nil {
 		return storage.Deleted{}, err
+	}
+	if p.settings.Load().Log.Delete {
+		if err := p.secure(log); err != nil {
+			return storage.Deleted{}, p.readFailed("applying retention", err)
+		}
 	}
 	deleted, err := log.ApplyRetention(now, marks.HighWatermark)
 	start := p.startMoved(log)

@@ -19,9 +19,13 @@ import (
 // begun, one at the end, and in between one whenever many bytes came since the
 // last, which then replaces the last of its kind. They are a short cut: any of
 // them may be missing or torn, and then an older one and more of the log are
-// read instead. What must never be used is one that knows batches that the log
-// has lost, so those beyond the end are removed, durably, before anything is
-// appended.
+// read instead. Two things must never happen:
+//
+//   - A snapshot is used that knows batches that the log has lost. So those
+//     beyond the end are removed, durably, before anything is appended.
+//   - Batches are deleted that no durable snapshot knows: a crash would forget
+//     what their producers wrote, or go back to what they wrote long before. So
+//     one is secured before the start of the log moves.
 
 // snapshotEveryBytes bounds how much of the log a start has to read for the
 // sake of the producers.
@@ -66,7 +70,7 @@ func (p *Partition) snapshotDue(a storage.Appended) {
 	if err == nil && !rolled {
 		p.interimAt = at
 	}
-	if err == nil && interim != ident.NoOffset && interim != at {
+	if err == nil && interim != ident.NoOffset && interim != at && interim != p.securedAt {
 		if rolled {
 			p.interimAt = ident.NoOffset
 		}
@@ -88,6 +92,38 @@ func (p *Partition) takeSnapshot(at ident.Offset, durable bool) error {
 	}
 	p.snapshotAt, p.snapshotBytes = at, 0
 	return nil
+}
+
+// secure makes a snapshot durable that knows every batch that log has now, and
+// the batches too, so that no crash leaves a log that ends before it. After
+// that, batches may be deleted.
+func (p *Partition) secure(log *storage.Log) error {
+	p.securing.Lock()
+	defer p.securing.Unlock()
+	p.mu.Lock()
+	at, state := p.replica.End(), p.producers.Encode()
+	was := p.securedAt
+	p.mu.Unlock()
+	if at == was {
+		return nil
+	}
+	path := p.snapshotPath(at)
+	if err := p.writeFile(path, state, true); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if _, err := log.Flush(); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.securedAt = at
+	if p.interimAt == at {
+		p.interimAt = ident.NoOffset
+	}
+	p.mu.Unlock()
+	if was == ident.NoOffset {
+		return nil
+	}
+	return p.removeSnapshots([]ident.Offset{was}, false)
 }
 
 func (p *Partition) writeFile(path string, b []byte, durable bool) (err error) {
@@ -153,7 +189,7 @@ func (p *Partition) loadProducers(log *storage.Log) (*producer.State, error) {
 		return nil, err
 	}
 	state, at := p.newestSnapshot(taken[:beyond])
-	p.snapshotAt, p.snapshotBytes, p.interimAt = at, 0, ident.NoOffset
+	p.snapshotAt, p.snapshotBytes, p.interimAt, p.securedAt = at, 0, ident.NoOffset, ident.NoOffset
 	if _, ofSegment := slices.BinarySearch(segments, at); !ofSegment {
 		p.interimAt = at
 	}
@@ -185,16 +221,20 @@ func (p *Partition) newestSnapshot(taken []ident.Offset) (*producer.State, ident
 }
 
 // removeStray removes the snapshots that were passed over, and those that
-// belong to no segment, but for the one that is used.
+// belong to no segment, but for the one that is used and the one before: that
+// may be the last durable one.
 func (p *Partition) removeStray(taken, segments []ident.Offset, used ident.Offset) error {
-	var stray []ident.Offset
+	var unreadable, stray []ident.Offset
 	for _, at := range taken {
 		_, ofSegment := slices.BinarySearch(segments, at)
-		if at > used || (at < used && !ofSegment) {
+		switch {
+		case at > used:
+			unreadable = append(unreadable, at)
+		case at < used && !ofSegment:
 			stray = append(stray, at)
 		}
 	}
-	return p.removeSnapshots(stray, false)
+	return p.removeSnapshots(append(unreadable, stray[:max(0, len(stray)-1)]...), false)
 }
 
 // replayProducer takes note of a batch found in the log. Those without a
