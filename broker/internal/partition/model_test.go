@@ -41,8 +41,8 @@ func TestPartitionIsAList(t *testing.T) {
 				Delete:        true, RetentionAge: time.Hour, RetentionBytes: -1,
 			},
 			ProducerExpiry: math.MaxInt64,
-			Recompress: rapid.Bool().Draw(rt, "recompress"),
-			Codec:      batch.LZ4,
+			Recompress:     rapid.Bool().Draw(rt, "recompress"),
+			Codec:          batch.LZ4,
 		}
 		saved := Checkpoint{}
 		reopen := func(clean bool) {
