@@ -1,10 +1,13 @@
 package broker_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -63,4 +66,37 @@ func TestFailedSyncLosesNothingAcknowledgedAndHeals(t *testing.T) {
 	if string(records[0].Value) != "a" {
 		t.Errorf("the first record is %q", records[0].Value)
 	}
+}
+
+func TestFoldersFollowTheMetadata(t *testing.T) {
+	folder := t.TempDir()
+	c := brokertest.Start(t, brokertest.Folder(folder))
+	client := newClient(t, c)
+	createTopic(t, client, "views", 2, nil)
+	createTopic(t, client, "gone", 1, nil)
+	produce(t, client, "views", "a")
+	has := func(name string) bool {
+		_, err := os.Stat(filepath.Join(folder, name))
+		return err == nil
+	}
+	if !has("views-0") || !has("views-1") || !has("gone-0") {
+		t.Error("a partition has no folder")
+	}
+	if _, err := kadm.NewClient(client).DeleteTopic(testContext(t), "gone"); err != nil {
+		t.Fatal(err)
+	}
+	if has("gone-0") {
+		t.Error("the folder of a deleted topic is still there")
+	}
+
+	// A topic that was deleted right before a crash leaves its folder behind.
+	c.Stop()
+	if err := os.CopyFS(filepath.Join(folder, "leftover-0"), os.DirFS(filepath.Join(folder, "views-0"))); err != nil {
+		t.Fatal(err)
+	}
+	c.Start()
+	if has("leftover-0") || !has("views-0") {
+		t.Error("the start did not remove the leftover, or removed more")
+	}
+	consume(t, newClient(t, c, fromStart("views")...), 1)
 }

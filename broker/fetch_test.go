@@ -62,6 +62,16 @@ func TestLongPollWaitsForMinBytesOverAllPartitions(t *testing.T) {
 	}
 }
 
+func TestLongPollDoesNotWaitForMoreThanItTakes(t *testing.T) {
+	c := brokertest.Start(t)
+	createTopic(t, newClient(t, c), "views", 1, nil)
+	conn := dial(t, c)
+	conn.produceRaw(produceOf("views", 0, batchOf(t, batch.None, nil, at(1, strings.Repeat("x", 1000)))))
+	ask[*kmsg.FetchResponse](conn, with(fetchOf(0, "views"), func(r *kmsg.FetchRequest) {
+		r.MaxWaitMillis, r.MinBytes, r.MaxBytes = 60_000, 1<<30, 500 // longer than the connection's deadline
+	}))
+}
+
 func TestLongPollEndsWhenTheTopicIsDeleted(t *testing.T) {
 	c := brokertest.Start(t)
 	admin := newClient(t, c)

@@ -42,6 +42,7 @@ func (s *Service) fetch(r *Request, in *kmsg.FetchRequest, reply Reply) {
 		s: s, in: in, reply: reply,
 		maxBytes: min(int(in.MaxBytes), int(s.Settings.FetchMaxBytes)),
 	}
+	f.minBytes = min(int(in.MinBytes), f.maxBytes) // more would never come
 	f.resolve(s.Cluster.Image())
 	if f.attempt(in.MaxWaitMillis <= 0) {
 		return
@@ -55,6 +56,7 @@ type fetchRequest struct {
 	in       *kmsg.FetchRequest
 	reply    Reply
 	maxBytes int
+	minBytes int
 	parts    []fetchPart // in the order of the request
 
 	// Set once the request is parked.
@@ -121,7 +123,7 @@ func (f *fetchRequest) attempt(last bool) bool {
 		failed = failed || errs[i] != nil
 		size += results[i].Records.Len()
 	}
-	if size < int(f.in.MinBytes) && !failed && !last && len(f.parts) > 0 {
+	if size < f.minBytes && !failed && !last && len(f.parts) > 0 {
 		for _, res := range results {
 			_ = res.Records.Close() // nothing was read from it
 		}
@@ -152,6 +154,9 @@ func (f *fetchRequest) body(results []partition.ReadResult, errs []error) Body {
 				p.HighWatermark = int64(res.HighWatermark)
 				p.LastStableOffset = int64(res.LastStable)
 				p.LogStartOffset = int64(res.Start)
+				if f.in.IsolationLevel == 1 {
+					p.AbortedTransactions = []kmsg.FetchResponseTopicPartitionAbortedTransaction{} // none, rather than not asked for
+				}
 				if res.Records.Len() > 0 {
 					records[n] = res.Records
 				} else {
