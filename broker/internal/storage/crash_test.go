@@ -58,6 +58,8 @@ func (r *crashRun) restart(m *disk.Memory) error {
 // step does one random operation. It fails when the disk crashed.
 func (r *crashRun) step() error {
 	switch n := r.rng.IntN(20); {
+	case n == 0:
+		return r.appendOnFullDisk()
 	case n < 10:
 		return r.appendSome()
 	case n < 14:
@@ -76,6 +78,8 @@ func (r *crashRun) step() error {
 		return nil
 	case n < 17:
 		return r.truncate()
+	case n < 18 && r.rng.IntN(8) == 0:
+		return r.beginBeyond()
 	case n < 18:
 		start := r.log.Start() + ident.Offset(r.rng.IntN(4))
 		start = min(start, r.log.FlushedEnd())
@@ -122,6 +126,33 @@ func (r *crashRun) appendSome() error {
 		r.written[base+ident.Offset(i)] = value
 	}
 	_, err := r.log.AppendAsLeader(r.records(batch.None, value, times...), r.epoch)
+	return err
+}
+
+// appendOnFullDisk has room for a part of a batch only. Nothing may come of it.
+func (r *crashRun) appendOnFullDisk() error {
+	end := r.log.End()
+	r.faults.SetSpace(int64(r.rng.IntN(70)))
+	err := r.appendSome()
+	r.faults.SetSpace(-1)
+	if !errors.Is(err, disk.ErrNoSpace) {
+		return err
+	}
+	if r.log.End() != end {
+		return fmt.Errorf("the end went from %d to %d with a write that failed", end, r.log.End())
+	}
+	return nil
+}
+
+// beginBeyond empties the log, as a follower does whose leader deleted more
+// than it has.
+func (r *crashRun) beginBeyond() error {
+	start := r.log.End() + 1 + ident.Offset(r.rng.IntN(5))
+	r.startMax = max(r.startMax, start)
+	err := r.log.AdvanceStart(start)
+	if err == nil {
+		r.cfg.Start, r.safe = start, start
+	}
 	return err
 }
 
