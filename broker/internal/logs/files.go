@@ -28,6 +28,18 @@ func readFile(fs disk.FS, path string) (b []byte, err error) {
 // replaceFile puts a file with the bytes b at dir/name, durably and such that a
 // crash leaves the old or the new one whole.
 func replaceFile(fs disk.FS, dir, name string, b []byte) error {
+	if err := placeFile(fs, dir, name, b); err != nil {
+		return err
+	}
+	if err := fs.SyncDir(dir); err != nil {
+		return fmt.Errorf("syncing folder %s: %w", dir, err)
+	}
+	return nil
+}
+
+// placeFile is replaceFile without its last step: the file is whole, and durable
+// when the folder is synced next.
+func placeFile(fs disk.FS, dir, name string, b []byte) error {
 	path := dir + "/" + name
 	temporary := path + ".tmp"
 	if err := writeFile(fs, temporary, b); err != nil {
@@ -35,9 +47,6 @@ func replaceFile(fs disk.FS, dir, name string, b []byte) error {
 	}
 	if err := fs.Rename(temporary, path); err != nil {
 		return fmt.Errorf("replacing %s: %w", path, err)
-	}
-	if err := fs.SyncDir(dir); err != nil {
-		return fmt.Errorf("syncing folder %s: %w", dir, err)
 	}
 	return nil
 }

@@ -110,9 +110,11 @@ func parsePartitionMeta(path, text string) (ident.TopicID, error) {
 	return ident.TopicID(raw), nil
 }
 
+// writePartitionMeta marks a new folder. The mark is durable when the log in it
+// is, which syncs the folder before anything is appended.
 func writePartitionMeta(files disk.FS, dir string, id ident.TopicID) error {
 	text := fmt.Sprintf("version: %d\ntopic_id: %v\n", partitionMetaVersion, id)
-	return replaceFile(files, dir, partitionMetaName, []byte(text))
+	return placeFile(files, dir, partitionMetaName, []byte(text))
 }
 
 // properties are the values of a small text file.

@@ -43,8 +43,7 @@ func TestOnePartitionIsFlushedByOneSyncerAtATime(t *testing.T) {
 	s := NewSyncers(8)
 	var mu sync.Mutex
 	running, flushes := 0, 0
-	var e *syncEntry
-	e = &syncEntry{flush: func() {
+	e := &syncEntry{flush: func() {
 		mu.Lock()
 		running++
 		flushes++
