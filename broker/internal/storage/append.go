@@ -227,6 +227,12 @@ func (l *Log) roll(base ident.Offset) error {
 	if err := errors.Join(t.offsets().write(), t.times().write()); err != nil {
 		return fmt.Errorf("rolling segment: %w", err)
 	}
+	if l.settings.Load().Preallocate {
+		// Give back what was reserved and is not needed.
+		if err := t.files.log.file.Truncate(t.size.Load()); err != nil {
+			return fmt.Errorf("rolling segment: %w", err)
+		}
+	}
 	youngest := t.youngest
 	t.segment.sealed.Store(&youngest)
 	next := newSegment(l.cfg.FS, l.cfg.Dir, base)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"sort"
 	"sync"
@@ -222,10 +223,11 @@ func (l *Log) Delete() error {
 		return err
 	}
 	err := l.shut()
-	if err := l.cfg.FS.RemoveAll(l.cfg.Dir); err != nil {
+	err = errors.Join(err, l.cfg.FS.RemoveAll(l.cfg.Dir), l.cfg.FS.SyncDir(path.Dir(l.cfg.Dir)))
+	if err != nil {
 		return fmt.Errorf("deleting log: %w", err)
 	}
-	return err
+	return nil
 }
 
 // shut closes all files, after a sync that may be under way. The caller holds

@@ -140,6 +140,11 @@ func (l *Log) list() error {
 			return err
 		}
 		l.segments = l.segments[1:]
+		// It has to be gone for good before the next one goes.
+		l.newDirs++
+		if err := l.syncDir(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

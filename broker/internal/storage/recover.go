@@ -61,10 +61,6 @@ func (l *Log) recover(epochsKnown bool) (Recovered, error) {
 			return r.found, err
 		}
 	}
-	if r.found.CutCause != nil {
-		l.cfg.Logger.Warn("log was cut at the first batch that is not sound", "log", l.cfg.Dir,
-			"end", l.end, "bytes", r.found.CutBytes, "cause", r.found.CutCause, "kept", r.found.Kept)
-	}
 	return r.found, nil
 }
 

@@ -92,6 +92,21 @@ func (s *segment) create(reserve int64) (*openSegment, error) {
 	return o, nil
 }
 
+// reopen opens a segment for writing that may have been opened for reading.
+// Readers find it open at any moment.
+func (s *segment) reopen() (*openSegment, error) {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	o, err := s.openFiles(s.fs.OpenWrite)
+	if err != nil {
+		return nil, err
+	}
+	if old := s.open.Swap(o); old != nil {
+		return o, old.close()
+	}
+	return o, nil
+}
+
 // openFiles opens the log and reads both indexes, unchecked.
 func (s *segment) openFiles(open func(string) (disk.File, error)) (*openSegment, error) {
 	file, err := open(s.logPath())

@@ -95,12 +95,13 @@ func (l *Log) cutTail(end ident.Offset) error {
 			return err
 		}
 	}
-	if s != l.tail.segment || len(rest) > 0 {
-		if err := s.drop(false); err != nil {
+	o := s.open.Load()
+	if s != l.tail.segment {
+		if o, err = s.reopen(); err != nil {
 			return err
 		}
 	}
-	return l.reopenTail(s, end)
+	return l.shortenTail(s, o, end)
 }
 
 // locate returns the position in segment i of the first batch that holds an
@@ -129,17 +130,9 @@ func (l *Log) locate(w view, i int, end ident.Offset) (int64, ident.Offset, erro
 	return pos, end, nil
 }
 
-// reopenTail makes s the active segment, cut to its size, with indexes that
+// shortenTail makes s the active segment, cut to its size, with indexes that
 // know nothing at or above end.
-func (l *Log) reopenTail(s *segment, end ident.Offset) error {
-	o := s.open.Load()
-	if o == nil {
-		var err error
-		if o, err = s.openFiles(s.fs.OpenWrite); err != nil {
-			return err
-		}
-		s.open.Store(o)
-	}
+func (l *Log) shortenTail(s *segment, o *openSegment, end ident.Offset) error {
 	size := s.size.Load()
 	if err := o.log.file.Truncate(size); err != nil {
 		return fmt.Errorf("truncating %s: %w", s.logPath(), err)
