@@ -120,11 +120,6 @@ func connect[K, V, K2, V2 any](from *node[K, V], meta topology.Node, open func(o
 	return n
 }
 
-// end adds an operator that emits nothing.
-func end[K, V any](from *node[K, V], meta topology.Node, open func(o opening) push[K, V]) {
-	connect(from, meta, func(o opening, _ push[K, V]) push[K, V] { return open(o) })
-}
-
 // feed makes the node pass its records to node id too, which is opened once a task, however many feed it.
 func (n *node[K, V]) feed(id topology.NodeID, open func(*task.Assembly) push[K, V]) {
 	if n.b.built {

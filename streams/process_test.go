@@ -156,3 +156,78 @@ func TestProcessorMustListItsStores(t *testing.T) {
 		t.Errorf("error %v, want one about the store", err)
 	}
 }
+
+// keeper shares the stores of two windowed aggregations and tells what they hold of its key.
+type keeper struct {
+	ctx      *streams.Context[string, string]
+	windows  state.WindowRef[string, int64]
+	sessions state.SessionRef[string, int64]
+
+	w state.Window[string, int64]
+	s state.Session[string, int64]
+}
+
+func (p *keeper) Init(ctx *streams.Context[string, string]) error {
+	p.ctx, p.w, p.s = ctx, ctx.WindowStore(p.windows), ctx.SessionStore(p.sessions)
+	ctx.Log().Debug("ready")
+	return nil
+}
+
+func (p *keeper) Process(key, _ string) error {
+	all := window.Span{Start: 0, End: 1 << 60}
+	var held []string
+	err := errors.Join(
+		p.w.Fetch(key, all, func(start window.Instant, n int64, _ window.Instant) bool {
+			held = append(held, fmt.Sprintf("window %s: %d", start.Time().Format("15:04"), n))
+			return true
+		}),
+		p.s.Overlapping(key, all, func(span window.Span, n int64) bool {
+			held = append(held, fmt.Sprintf("session to %s: %d", span.Last().Time().Format("15:04:05"), n))
+			return true
+		}))
+	p.ctx.Emit(key, strings.Join(held, ", "))
+	return err
+}
+
+func TestAProcessorReadsTheStoresOfTables(t *testing.T) {
+	b := streams.NewBuilder("app")
+	s := texts(b)
+	counts := s.GroupByKey().WindowedBy(window.Tumbling(time.Minute).Grace(time.Hour)).
+		Aggregate("counts", func() int64 { return 0 }, func(_, _ string, n int64) int64 { return n + 1 }, serde.Int64)
+	visits := s.GroupByKey().WindowedBySession(window.Session(time.Minute)).Count("visits")
+	windows, ok := counts.WindowStore()
+	sessions, ok2 := visits.SessionStore()
+	if !ok || !ok2 {
+		t.Fatal("windowed aggregates without stores")
+	}
+	s.Process("keeper", func() *keeper { return &keeper{windows: windows, sessions: sessions} }, windows, sessions).To("out")
+	d := streamstest.New(t, build(t, b))
+	in := d.Input("in", serde.String, serde.String)
+	in.Send("a", "", at(30*time.Second))
+	in.Send("a", "", at(70*time.Second))
+	wantLines(t, d.Output("out", serde.String, serde.String),
+		"a=window 12:00: 1, session to 12:00:30: 1",
+		"a=window 12:00: 1, window 12:01: 1, session to 12:01:10: 2")
+	n := 0
+	err := d.Session(sessions).All(func(string, window.Span, int64) bool { n++; return true })
+	if err != nil || n != 1 {
+		t.Errorf("the view has %d sessions, %v, want one", n, err)
+	}
+}
+
+// hasty sets a timer of no length.
+type hasty struct{ origins }
+
+func (p *hasty) Init(ctx *streams.Context[string, string]) error {
+	ctx.EveryWallClock(0, func(time.Time) error { return nil })()
+	return nil
+}
+
+func TestATimerNeedsALength(t *testing.T) {
+	b := streams.NewBuilder("app")
+	texts(b).Process("hasty", func() *hasty { return &hasty{} })
+	_, err := streamstest.TryStart(t, build(t, b), streamstest.Config{})
+	if err == nil || !strings.Contains(err.Error(), "process hasty: a timer is set to 0s") {
+		t.Errorf("error %v", err)
+	}
+}

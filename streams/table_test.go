@@ -114,3 +114,45 @@ func TestWindowedTablesAndTheirChanges(t *testing.T) {
 		t.Errorf("the store has windows %v, %v, want two", starts, err)
 	}
 }
+
+func TestSerdesOfTablesAndChangesCanBeReplaced(t *testing.T) {
+	b := streams.NewBuilder("app")
+	w := window.Tumbling(time.Minute)
+	asText := serde.JSON[int64]()
+	rows := b.Table("in", serde.String, serde.Int64)
+	rows.With(serde.String, asText).ToStream().To("rows")
+	counts := rows.ToStream().Present().GroupByKey().WindowedBy(w).Count("counts")
+	counts.With(serde.String, asText).ToStream().To("counts")
+	total := int64(0)
+	changes := counts.ToStream().
+		MapValues(func(_ window.Windowed[string], n int64) int64 { return n * 100 }).
+		With(serde.String, asText)
+	changes.To("hundreds")
+	changes.ForEach(func(_ window.Windowed[string], n int64, present bool) { total += n })
+	rows.ToStream().ForEach(func(_ string, n int64, present bool) { total += n })
+	d := streamstest.New(t, build(t, b))
+	d.Input("in", serde.String, serde.Int64).Send("a", 7, noon)
+	for topic, want := range map[string]string{"rows": "7", "counts": "1", "hundreds": "100"} {
+		if got := string(d.Records(topic)[0].Value); got != want {
+			t.Errorf("topic %s has %q, want %q", topic, got, want)
+		}
+	}
+	if total != 107 {
+		t.Errorf("ForEach saw values of %d together, want 107", total)
+	}
+}
+
+func TestWhereASourceBegins(t *testing.T) {
+	b := streams.NewBuilder("app")
+	texts(b)
+	b.Stream("new-only", serde.String, serde.String, streams.FromEnd())
+	fromStart := map[string]bool{}
+	for _, p := range build(t, b).Programs() {
+		for _, in := range p.Inputs {
+			fromStart[in.Topic] = in.FromStart
+		}
+	}
+	if !fromStart["in"] || fromStart["new-only"] {
+		t.Errorf("begins at the start: %v", fromStart)
+	}
+}

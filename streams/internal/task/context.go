@@ -65,9 +65,6 @@ func (c *Context) SetNullKey(null bool) (was bool) {
 // Headers returns the headers that go along to sinks.
 func (c *Context) Headers() []kgo.RecordHeader { return c.headers }
 
-// SetHeaders changes them for what is emitted until they are set back.
-func (c *Context) SetHeaders(h []kgo.RecordHeader) { c.headers = h }
-
 // Stores returns the task's stores.
 func (c *Context) Stores() *state.Stores { return c.task.cfg.Stores }
 
