@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/millrace/millrace/broker"
+	"github.com/millrace/millrace/broker/brokertest"
 )
 
 // The test binary runs itself as the broker that is to be killed.
@@ -167,15 +168,36 @@ func (l *load) await(t *testing.T, n int64) {
 // load, some times, and then reads everything. MILLRACE_KILLS and
 // MILLRACE_SEED set the number of kills and their moments.
 func TestKilledBrokerKeepsWhatItAcknowledged(t *testing.T) {
-	const partitions = 3
-	kills := int(envNumber(t, "MILLRACE_KILLS", 3))
-	seed := envNumber(t, "MILLRACE_SEED", time.Now().UnixNano())
-	t.Logf("%d kills, MILLRACE_SEED=%d", kills, seed)
-	random := rand.New(rand.NewPCG(uint64(seed), 0))
-
 	c := newChild(t)
 	c.start()
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.listen), kgo.RequiredAcks(kgo.AllISRAcks()),
+	crashUnderLoad(t, c.listen, func(*rand.Rand) {
+		c.kill()
+		c.start()
+	})
+}
+
+// TestPowerCutsKeepWhatWasAcknowledged does the same with a disk that loses,
+// keeps or tears what had not been flushed.
+func TestPowerCutsKeepWhatWasAcknowledged(t *testing.T) {
+	c := brokertest.Start(t)
+	crashUnderLoad(t, c.Addr(), func(random *rand.Rand) {
+		c.CutPower(random.Uint64())
+		c.Start()
+	})
+}
+
+// crashUnderLoad produces all the while that a broker crashes and comes back
+// several times, then waits until everything was acknowledged, and checks that
+// the log holds each record once and in order.
+func crashUnderLoad(t *testing.T, address string, crash func(*rand.Rand)) {
+	t.Helper()
+	const partitions = 3
+	crashes := int(envNumber(t, "MILLRACE_KILLS", 3))
+	seed := envNumber(t, "MILLRACE_SEED", time.Now().UnixNano())
+	t.Logf("%d crashes, MILLRACE_SEED=%d", crashes, seed)
+	random := rand.New(rand.NewPCG(uint64(seed), 0))
+
+	client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(2000), kgo.StopProducerOnDataLossDetected(),
 		kgo.ProducerBatchMaxBytes(8<<10), kgo.MetadataMinAge(20*time.Millisecond), kgo.RetryBackoffFn(func(int) time.Duration { return 5 * time.Millisecond }))
 	if err != nil {
@@ -190,10 +212,9 @@ func TestKilledBrokerKeepsWhatItAcknowledged(t *testing.T) {
 	producing.Go(func() { l.run(ctx) })
 	defer producing.Wait()
 	defer stop()
-	for range kills {
+	for range crashes {
 		l.await(t, l.total.Load()+random.Int64N(4000)+1)
-		c.kill()
-		c.start()
+		crash(random)
 	}
 	l.await(t, l.total.Load()+1)
 	stop()
@@ -201,14 +222,14 @@ func TestKilledBrokerKeepsWhatItAcknowledged(t *testing.T) {
 	if err := client.Flush(testContext(t)); err != nil {
 		t.Fatalf("waiting for the last acknowledgements: %v", err)
 	}
-	l.await(t, 0)
+	l.await(t, 0) // for errors
 	t.Logf("%d records were acknowledged", l.total.Load())
 	for p := range partitions {
 		if got, want := l.acked[p].Load(), int64(l.next[p]); got != want {
 			t.Errorf("partition %d: %d records acknowledged of %d", p, got, want)
 		}
 	}
-	l.verify(t, c.listen)
+	l.verify(t, address)
 }
 
 // verify reads each partition to its end: the numbers from 0 on, each once.

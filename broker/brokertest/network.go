@@ -7,7 +7,7 @@ import (
 
 // port is a TCP port that outlives the brokers behind it, so that a broker
 // that is started again is found where it was, and no other program takes its
-// place meanwhile. Without a broker, connections are closed at once.
+// place meanwhile. Without a broker, connections are reset at once.
 type port struct {
 	net.Listener
 	done chan struct{} // closed when no more connections will be accepted
@@ -37,9 +37,19 @@ func (p *port) accept() {
 		l := p.link
 		p.mu.Unlock()
 		if l == nil || !l.deliver(c) {
-			_ = c.Close() // as refused as can be
+			refuse(c)
 		}
 	}
+}
+
+// refuse resets a connection instead of ending it in good order: that is as
+// near to a refused one as can be, and clients try again, while some take an
+// orderly end before the first reply for a demand to authenticate.
+func refuse(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // fails only on a closed one
+	}
+	_ = c.Close() // what matters is that it is closed
 }
 
 // attach returns what a new broker listens on.
@@ -85,7 +95,7 @@ func (l *link) Accept() (net.Conn, error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.cut {
-			_ = c.Close() // the broker is dead
+			refuse(c) // the broker is dead
 			return nil, net.ErrClosed
 		}
 		l.conns[c] = true
@@ -116,7 +126,7 @@ func (l *link) kill() {
 	defer l.mu.Unlock()
 	l.cut = true
 	for c := range l.conns {
-		_ = c.Close() // what matters is that it is closed
+		refuse(c)
 	}
 }
 
