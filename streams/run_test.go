@@ -65,6 +65,18 @@ func (c *cluster) produce(topic string, records ...string) {
 	}
 }
 
+// produceAt writes values with a time.
+func (c *cluster) produceAt(topic string, at time.Time, values ...string) {
+	c.t.Helper()
+	var rs []*kgo.Record
+	for _, v := range values {
+		rs = append(rs, &kgo.Record{Topic: topic, Value: []byte(v), Timestamp: at})
+	}
+	if err := c.client.ProduceSync(c.t.Context(), rs...).FirstErr(); err != nil {
+		c.t.Fatalf("producing to %s: %v", topic, err)
+	}
+}
+
 // wordCount counts the words of topic "lines" in store "counts" and sends the counts to "words".
 func wordCount(t testing.TB, opts ...streams.StoreOption) *streams.Topology {
 	t.Helper()

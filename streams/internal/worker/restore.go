@@ -34,22 +34,23 @@ func (rt *Runtime) restore(ctx context.Context, r *taskRun) (_ *state.Stores, er
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, stores.Close())
-		}
-	}()
 	if len(r.out.changelogs) == 0 {
 		return stores, nil
 	}
-	return stores, rt.restoreStores(ctx, r, stores)
+	if err := rt.restoreStores(ctx, r, stores); err != nil {
+		return nil, errors.Join(err, stores.Close())
+	}
+	return stores, nil
 }
 
 // openStores opens a task's folder. A corrupt one is removed, which is the one reason for a full restore that concerns
 // all of its stores.
 func (rt *Runtime) openStores(r *taskRun) (*state.Stores, error) {
+	rt.mu.Lock()
+	memory := rt.memory
+	rt.mu.Unlock()
 	cfg := state.Config{
-		Dir: rt.dir.taskDir(r.id), Memory: rt.memory, Capture: r.out.capture, Log: rt.cfg.Log,
+		Dir: rt.dir.taskDir(r.id), Memory: memory, Capture: r.out.capture, Log: rt.cfg.Log,
 		ChangelogTopic: func(store string) string { return r.out.changelogs[store] },
 	}
 	for _, name := range r.program.Sub.Stores {

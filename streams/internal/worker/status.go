@@ -89,7 +89,7 @@ func (rt *Runtime) Status() Status {
 		s.Tasks = append(s.Tasks, r)
 	}
 	slices.SortFunc(s.Tasks, func(a, b TaskStatus) int { return assign.Task(a.ID).Compare(assign.Task(b.ID)) })
-	if rt.memory != nil && rt.phase == Running {
+	if rt.memory != nil {
 		s.StateBytes, s.StateInMemoryBytes = rt.memory.Used()
 	}
 	return s

@@ -71,7 +71,6 @@ const uncommittedShare = 4
 type Runtime struct {
 	cfg    Config
 	dir    *stateDir
-	memory *state.Memory
 	admin  *kadm.Client // over the second client
 	second *kgo.Client
 	topics *topics
@@ -80,7 +79,7 @@ type Runtime struct {
 	program map[string]*task.Program // by sub-topology
 
 	mu      sync.Mutex
-	threads []*thread
+	memory  *state.Memory             // nil unless running
 	open    map[task.ID]*state.Stores // of running tasks
 	outside map[string]int32          // partitions of topics that are only written to
 	reports map[task.ID]TaskStatus
@@ -137,8 +136,12 @@ func (rt *Runtime) Run(ctx context.Context) (err error) {
 		return err
 	}
 	rt.dir.scan(rt.topics.plan.Tasks, rt.cfg.Log)
-	rt.memory = state.NewMemory(rt.cfg.StateBytes * (uncommittedShare - 1) / uncommittedShare)
-	defer rt.memory.Close()
+	memory := state.NewMemory(rt.cfg.StateBytes * (uncommittedShare - 1) / uncommittedShare)
+	rt.setMemory(memory)
+	defer func() {
+		rt.setMemory(nil)
+		memory.Close()
+	}()
 	return rt.runThreads(ctx)
 }
 
@@ -157,9 +160,6 @@ func (rt *Runtime) runThreads(ctx context.Context) error {
 		}
 		threads = append(threads, t)
 	}
-	rt.mu.Lock()
-	rt.threads = threads
-	rt.mu.Unlock()
 	rt.setPhase(Running)
 	ended := make(chan error, len(threads))
 	for _, t := range threads {
@@ -210,6 +210,12 @@ func (rt *Runtime) Stores(store string) []*state.Stores {
 		out = append(out, rt.open[id])
 	}
 	return out
+}
+
+func (rt *Runtime) setMemory(m *state.Memory) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.memory = m
 }
 
 func (rt *Runtime) opened(id task.ID, s *state.Stores) {
