@@ -49,8 +49,9 @@ func ReadManifest(text []byte) (Manifest, error) {
 	return m, nil
 }
 
-// check returns what is wrong with the plugin itself.
-func (p Plugin) check() error {
+// Check returns what is wrong with the plugin itself, such as a setting whose
+// default is not valid. Serve panics with it; tests should look at it.
+func (p Plugin) Check() error {
 	var errs []error
 	if !regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`).MatchString(p.Name) {
 		errs = append(errs, fmt.Errorf("its name %q is not made of lower-case letters, digits and dashes", p.Name))

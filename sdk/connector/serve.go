@@ -32,7 +32,7 @@ import (
 // Serve panics if the plugin is not well formed: a bad name, neither a source
 // nor a sink, a setting without a doc or with a default that is not valid.
 func Serve(p Plugin) {
-	if err := p.check(); err != nil {
+	if err := p.Check(); err != nil {
 		panic(fmt.Sprintf("connector: the plugin %q is not well formed: %v", p.Name, err))
 	}
 	handshake := protocol.Handshake()
