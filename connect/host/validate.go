@@ -83,8 +83,23 @@ func (h *Host) Split(ctx context.Context, plugin string, kind Kind, settings map
 	return tasks, nil
 }
 
-// ask runs the plugin for one question.
-func (h *Host) ask(ctx context.Context, info Info, hide *redactor, question func(protocol.ConnectorClient) error) error {
+// askAttempts is how often a question is put before a process that dies over
+// it is taken to be at fault.
+const askAttempts = 3
+
+// ask runs the plugin for one question. A process that dies (someone killed it,
+// the machine was short of memory) is started again: questions change nothing.
+func (h *Host) ask(ctx context.Context, info Info, hide *redactor, question func(protocol.ConnectorClient) error) (err error) {
+	for range askAttempts {
+		if err = h.askOnce(ctx, info, hide, question); err == nil || ctx.Err() != nil {
+			return err
+		}
+		h.cfg.Log.Debug("a plugin died over a question", "plugin", info.Name, "err", err)
+	}
+	return err
+}
+
+func (h *Host) askOnce(ctx context.Context, info Info, hide *redactor, question func(protocol.ConnectorClient) error) error {
 	output := &outputLog{log: h.cfg.Log.With("plugin", info.Name), hide: hide}
 	p, err := startProcess(ctx, h.commandOf(info), h.cfg.StartTimeout, output)
 	if err != nil {
