@@ -30,7 +30,7 @@ type Conn struct {
 	changed *sync.Cond
 	// queue holds the requests without a written reply, oldest first.
 	queue    []*pending
-	reserved int64 // bytes of the queue's costs
+	reserved int64 // bytes of the queue: costs, and replies that are not written yet
 	readEnd  bool  // no more requests will come
 	closed   bool
 }
@@ -40,6 +40,7 @@ type pending struct {
 	cost  int64
 	ready bool
 	reply *wire.Reply // nil for a request that gets none
+	held  int64       // bytes that the reply holds
 }
 
 func newConn(s *Server, listener string, nc net.Conn) *Conn {
@@ -255,6 +256,11 @@ func (c *Conn) complete(p *pending, r *wire.Reply) {
 		panic("server: a request was answered twice")
 	}
 	p.ready, p.reply = true, r
+	if r != nil {
+		// A client that asks and does not read is held up by its own replies.
+		p.held = int64(r.Held())
+		c.reserved += p.held
+	}
 	closed := c.closed
 	if !closed && c.queue[0] == p {
 		c.changed.Broadcast()
@@ -320,7 +326,7 @@ func (c *Conn) write(out io.Writer, p *pending) error {
 	}
 	c.server.inFlight.Release(p.cost)
 	c.mu.Lock()
-	c.reserved -= p.cost
+	c.reserved -= p.cost + p.held
 	c.changed.Broadcast()
 	c.mu.Unlock()
 	return err

@@ -60,8 +60,9 @@ type Config struct {
 	// answered yet; 512 MiB by default. A request that costs more than half of
 	// it reserves half.
 	InFlightTotal int64
-	// InFlightPerConn is the same for one connection; 32 MiB by default. A
-	// request that costs more is let in when it is the only one.
+	// InFlightPerConn is the same for one connection, and counts what replies
+	// hold until they are written; 32 MiB by default. A request that costs
+	// more is let in when it is the only one.
 	InFlightPerConn int64
 	// RequestsPerConn bounds the requests of a connection that are not
 	// answered yet; 256 by default.

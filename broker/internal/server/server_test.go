@@ -221,6 +221,40 @@ func TestConnectionLimitHoldsReadingBack(t *testing.T) {
 	(<-h.requests).answer()
 }
 
+func TestClientThatDoesNotReadIsHeldBack(t *testing.T) {
+	const replyBytes, limit = 1 << 20, 8 << 20
+	h := newHarness(t, func(c *Config) {
+		c.InFlightPerConn = limit
+		c.Handle = func(_ *Conn, frame []byte, done func(*wire.Reply)) error {
+			head, _, err := wire.ParseHeader(frame)
+			reply := wire.NewReply(head, false)
+			reply.Append(func(b []byte) []byte { return append(b, make([]byte, replyBytes)...) })
+			done(reply)
+			return err
+		}
+	})
+	c := h.dial()
+	const requests = 100
+	for i := range int32(requests) {
+		c.send(frameOf(i, 0))
+	}
+	other := h.dial() // is served meanwhile
+	other.send(frameOf(7, 0))
+	other.reply()
+	for _, conn := range h.all() {
+		conn.mu.Lock()
+		if conn.reserved > limit+2*replyBytes {
+			t.Errorf("a connection holds %d bytes, the limit is %d", conn.reserved, limit)
+		}
+		conn.mu.Unlock()
+	}
+	for i := range int32(requests) {
+		if id := c.reply(); id != i {
+			t.Fatalf("reply %d came where %d was due", id, i)
+		}
+	}
+}
+
 func TestTotalLimitHoldsEveryoneBack(t *testing.T) {
 	size := len(frameOf(0, 0)) - 4
 	h := newHarness(t, func(c *Config) { c.InFlightTotal = 2 * wire.Cost(int16(kmsg.Heartbeat), size) })

@@ -65,6 +65,9 @@ func (r *Reply) AppendRun(run Run) {
 // Size returns the number of bytes that WriteTo will write.
 func (r *Reply) Size() int { return len(r.buf) + r.runSize }
 
+// Held returns how many bytes of memory the reply holds, runs excluded.
+func (r *Reply) Held() int { return len(r.buf) }
+
 // WriteTo writes the frame.
 func (r *Reply) WriteTo(w io.Writer) (int64, error) {
 	size := r.Size() - 4
