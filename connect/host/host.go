@@ -179,8 +179,9 @@ func (s State) String() string {
 // Status is what is known of a task at one moment.
 type Status struct {
 	State State
-	// Err is the cause of BackingOff and Failed, and while Running that of a
-	// retry which is going on; nil otherwise. Secrets are hidden in it.
+	// Err is the cause of BackingOff, of the Starting after it, and of Failed,
+	// and while Running that of a retry which is going on; nil otherwise.
+	// Secrets are hidden in it.
 	Err error
 	// PID is the process's id while it runs, and otherwise 0.
 	PID int

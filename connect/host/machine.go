@@ -11,6 +11,7 @@ type machine struct {
 	state      State
 	generation int   // of the process that is starting or running
 	failures   int   // processes lost in a row without a record having passed
+	retries    int   // times in a row that the connector asked to be opened again
 	restarts   int   // launches after the first
 	err        error // what Status.Err shows
 	changes    int   // of state, generation or err
@@ -104,13 +105,17 @@ func (m *machine) lost(ev event, effects []effect) []effect {
 		m.failures = 0 // it did well for a while, if without records
 	}
 	m.generation++
-	m.failures++
-	if m.failures >= m.backoff.Attempts && !ev.isRetry {
+	if ev.isRetry {
+		m.failures, m.retries = 0, m.retries+1 // a process that can say so is well
+	} else {
+		m.failures, m.retries = m.failures+1, 0
+	}
+	if m.failures >= m.backoff.Attempts {
 		m.set(Failed, ev.err)
 		return effects
 	}
 	m.set(BackingOff, ev.err)
-	after := max(m.backoff.pause(m.failures), ev.after)
+	after := max(m.backoff.pause(m.failures+m.retries), ev.after)
 	return append(effects, effect{kind: pause, generation: m.generation, after: after})
 }
 
