@@ -23,8 +23,6 @@ type sourceConfig struct {
 	// eventTime is a func(K, V) (time.Time, bool) of the source's types; checked when the source is added, never in
 	// the hot path.
 	eventTime any
-	// repartition says that the topic is internal.
-	repartition bool
 }
 
 // EventTime takes the event time of a source's records from f instead of their timestamps. Windows, stream time and the
@@ -137,9 +135,8 @@ type source[K, V, W any] struct {
 	wrap      wrapper[V, W]
 	out       push[K, W]
 
-	key     K
-	value   W
-	nullKey bool
+	key   K
+	value W
 }
 
 func (s *source[K, V, W]) Decode(rec *kgo.Record) (window.Instant, task.Reason, error) {

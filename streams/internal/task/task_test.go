@@ -26,10 +26,9 @@ type bench struct {
 }
 
 type benchInput struct {
-	b    *bench
-	c    *Context
-	rec  *kgo.Record
-	note string
+	b   *bench
+	c   *Context
+	rec *kgo.Record
 }
 
 func (in *benchInput) Decode(rec *kgo.Record) (window.Instant, Reason, error) {

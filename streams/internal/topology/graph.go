@@ -174,7 +174,7 @@ func changelogConfigs(s state.Spec) map[string]string {
 // checkName holds names to what Kafka allows in topics, which is fit for folders too.
 func checkName(what, name string, lengthMax int) error {
 	if name == "" || len(name) > lengthMax || name == "." || name == ".." {
-		return fmt.Errorf("%s %q: must have 1 to %d characters, and not be . or ..", what, name, lengthMax)
+		return fmt.Errorf("%s %q: must not be . or .. and have 1 to %d characters", what, name, lengthMax)
 	}
 	for _, c := range []byte(name) {
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
