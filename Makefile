@@ -34,7 +34,7 @@ race: ## run the tests with the race detector
 lint: ## check formatting, vet and staticcheck
 	@unformatted=$$($(GOFMT) -l $(SOURCES)); if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
-	$(GO) vet -tags interop ./compat/...
+	$(GO) vet -tags interop ./compat/... ./broker/internal/storage/
 	$(GO) tool staticcheck ./...
 
 .PHONY: fuzz
@@ -53,6 +53,7 @@ soak: build ## run the crash tests at full length (KILLS=20 kills each)
 interop: build ## run clients of other projects against the built binary
 	@compat/interop/get.sh
 	$(GO) test -tags interop -count=1 -v -timeout 15m ./compat/interop/
+	$(GO) test -tags interop -count=1 -v -run Kafka ./broker/internal/storage/
 
 .PHONY: conformance
 conformance: build ## run franz-go's own test suite against the built binary

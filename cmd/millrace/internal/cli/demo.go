@@ -79,6 +79,21 @@ func demo(ctx context.Context, s *session, o *demoOptions) error {
 	if err := o.complete(); err != nil {
 		return err
 	}
+	// People want to see the results; what was logged is beside them.
+	logs, err := os.Create(filepath.Join(o.dir, "demo.log"))
+	if err != nil {
+		return fmt.Errorf("making the demo's log: %w", err)
+	}
+	defer logs.Close()
+	quiet := *s
+	quiet.logTo = logs
+	if err := runDemo(ctx, &quiet, o); err != nil {
+		return fmt.Errorf("%w\nThe logs are in %s", err, logs.Name())
+	}
+	return nil
+}
+
+func runDemo(ctx context.Context, s *session, o *demoOptions) error {
 	cfg := broker.Config{Disk: broker.OnDisk(filepath.Join(o.dir, "broker")), Settings: devSettings, Listen: "127.0.0.1:0", Log: s.logger()}
 	worker := workerFlags{listen: "127.0.0.1:0", stateDir: filepath.Join(o.dir, "connect"), interval: 200 * time.Millisecond}
 	return runPlatform(ctx, s, cfg, worker, func(ctx context.Context, at ready) error {
@@ -106,7 +121,7 @@ func (d *demoRun) run(ctx context.Context) error {
 	if err := d.setUp(ctx); err != nil {
 		return err
 	}
-	job, err := startJob(ctx, d.job, d.err, "--brokers", d.at.Kafka, "--state-dir", filepath.Join(d.dir, "job"))
+	job, err := startJob(ctx, d.job, d.logTo, "--brokers", d.at.Kafka, "--state-dir", filepath.Join(d.dir, "job"))
 	if err != nil {
 		return err
 	}
@@ -135,8 +150,8 @@ func (d *demoRun) setUp(ctx context.Context) error {
 			return fmt.Errorf("creating topic %s: %w", topic, err)
 		}
 	}
-	for name, settings := range d.connectors() {
-		settings["name"] = name
+	for _, settings := range d.connectors() {
+		name := settings["name"]
 		if err := d.rest.call(ctx, "PUT", settings, nil, "connectors", name, "config"); err != nil {
 			return fmt.Errorf("creating connector %s: %w", name, err)
 		}
@@ -152,27 +167,27 @@ const (
 	demoSource     = "access-log-in"
 )
 
-// demoSinks are the sink connectors and what they read.
-var demoOutputs = []string{"page-views", "visits"}
+// demoOutputs are the topics that the job writes and the sinks read.
+func demoOutputs() []string { return []string{"page-views", "visits"} }
 
 func demoSinks() []string { return []string{"results-to-sqlite", "results-to-json"} }
 
 func (d *demoRun) database() string { return filepath.Join(d.dir, "activity.db") }
 func (d *demoRun) lines() string    { return filepath.Join(d.dir, "json") }
 
-func (d *demoRun) connectors() map[string]map[string]string {
+// connectors are the configurations, the sinks first, so that they are there
+// when records come.
+func (d *demoRun) connectors() []map[string]string {
 	sinks := demoSinks()
-	return map[string]map[string]string{
-		demoSource: {
-			"connector.class": "file-source", "paths": d.input, "follow": "false", "topic": demoInput,
+	return []map[string]string{
+		{
+			"name": sinks[0], "connector.class": "sql-sink", "topics": strings.Join(demoOutputs(), ","),
+			"connection.url": "sqlite:" + d.database(), "insert.mode": "upsert", "delete.enabled": "true", "auto.create": "true",
+		}, {
+			"name": sinks[1], "connector.class": "file-sink", "topics": strings.Join(demoOutputs(), ","), "path": d.lines(),
+		}, {
+			"name": demoSource, "connector.class": "file-source", "paths": d.input, "follow": "false", "topic": demoInput,
 			"key.converter": "string", "value.converter": "string",
-		},
-		sinks[0]: {
-			"connector.class": "sql-sink", "topics": strings.Join(demoOutputs, ","), "connection.url": "sqlite:" + d.database(),
-			"insert.mode": "upsert", "delete.enabled": "true", "auto.create": "true",
-		},
-		sinks[1]: {
-			"connector.class": "file-sink", "topics": strings.Join(demoOutputs, ","), "path": d.lines(),
 		},
 	}
 }

@@ -33,7 +33,7 @@ func (d *demoRun) awaitEnd(ctx context.Context, job *jobProcess) error {
 	if err := d.await(ctx, job, "the job to process its inputs", func() (bool, error) { return d.caughtUp(ctx, demoJobGroup, inputs) }); err != nil {
 		return err
 	}
-	outputs := func() ([]string, error) { return demoOutputs, nil }
+	outputs := func() ([]string, error) { return demoOutputs(), nil }
 	for _, sink := range demoSinks() {
 		if err := d.await(ctx, job, "sink "+sink+" to write its topics", func() (bool, error) {
 			if err := d.connectorHealth(ctx, sink); err != nil {

@@ -20,6 +20,8 @@ type session struct {
 	out, err io.Writer
 	format   format
 	logLevel level
+	// logTo is where logs go; nil means err.
+	logTo io.Writer
 }
 
 // format is the value of --output.
@@ -60,6 +62,9 @@ func (l *level) Type() string { return "level" }
 
 // logger writes for people on a terminal and JSON otherwise.
 func (s *session) logger() *slog.Logger {
+	if s.logTo != nil {
+		return slog.New(slog.NewTextHandler(s.logTo, &slog.HandlerOptions{Level: s.logLevel.Level}))
+	}
 	if s.errIsTerminal() {
 		return slog.New(tint.NewHandler(s.err, &tint.Options{Level: s.logLevel.Level, TimeFormat: time.TimeOnly}))
 	}
