@@ -74,7 +74,7 @@ func (c *changelogReader) readOnce(ctx context.Context, at int64) ([]*kgo.Record
 	}
 	got := &resp.Topics[0].Partitions[0]
 	if err := kerr.ErrorForCode(got.ErrorCode); errors.Is(err, kerr.OffsetOutOfRange) {
-		return c.skipTrimmed(at, got, err)
+		return c.skipTrimmed(ctx, at, err)
 	}
 	fp, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		KeepControlRecords: true, Offset: at, Topic: c.topic, Partition: c.partition,
@@ -86,11 +86,15 @@ func (c *changelogReader) readOnce(ctx context.Context, at int64) ([]*kgo.Record
 }
 
 // skipTrimmed goes on at the start of a log that was trimmed while it was read: what is gone had expired.
-func (c *changelogReader) skipTrimmed(at int64, got *kmsg.FetchResponseTopicPartition, err error) ([]*kgo.Record, int64, error) {
-	if got.LogStartOffset > at {
-		return nil, got.LogStartOffset, nil
+func (c *changelogReader) skipTrimmed(ctx context.Context, at int64, cause error) ([]*kgo.Record, int64, error) {
+	starts, err := c.rt.admin.ListStartOffsets(ctx, c.topic)
+	if err != nil {
+		return nil, at, errors.Join(cause, err)
 	}
-	return nil, at, err
+	if start, ok := starts.Lookup(c.topic, c.partition); ok && start.Err == nil && start.Offset > at {
+		return nil, start.Offset, nil
+	}
+	return nil, at, cause
 }
 
 func (c *changelogReader) findLeader(ctx context.Context) error {

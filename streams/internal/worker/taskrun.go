@@ -35,6 +35,8 @@ type taskRun struct {
 	task *task.Task // nil until restored
 	// positions are where the changelogs are in the stores, as of the last commit or restore.
 	positions map[string]state.Position
+	// again says that the task was restored because its state was corrupt.
+	again     bool
 	waitUntil time.Time
 	counted   int64 // records that were reported as processed
 	committed time.Time
@@ -332,10 +334,11 @@ func isTaskError(err error) bool {
 	return errors.As(err, &e)
 }
 
-// taskFailed deals with the failure of a task. A corrupt folder is removed and restored (Kafka's TaskCorruptedException);
-// anything else ends the job, after the other tasks were committed.
+// taskFailed deals with the failure of a task. A corrupt folder is removed and restored (Kafka's TaskCorruptedException),
+// unless it has just been: then the changelog is no better. Anything else ends the job, after the other tasks were
+// committed.
 func (t *thread) taskFailed(ctx context.Context, r *taskRun, cause error) error {
-	if !errors.Is(cause, state.ErrCorrupt) {
+	if !errors.Is(cause, state.ErrCorrupt) || r.again && r.committed.IsZero() {
 		return errors.Join(&taskError{r, cause}, t.closeTask(r), t.commit(ctx))
 	}
 	t.log.Error("the state of a task is corrupt; removing it and restoring from the changelogs", "task", r.id, "err", cause)
@@ -354,6 +357,7 @@ func (t *thread) taskFailed(ctx context.Context, r *taskRun, cause error) error 
 	t.rewind(r, committed)
 	t.flushLost(ctx)
 	t.begin(ctx, r.id, committed)
+	t.tasks[r.id].again = true
 	return nil
 }
 

@@ -53,7 +53,7 @@ type thread struct {
 	reported   time.Time
 	purged     time.Time
 
-	// produceCtx ends when the thread does.
+	// produceCtx ends when the thread does, or must.
 	produceCtx context.Context
 	events     chan event
 	ended      chan struct{}
@@ -147,8 +147,11 @@ func (t *thread) post(e event) bool {
 // run is the thread's goroutine.
 func (t *thread) run(ctx context.Context) (err error) {
 	var endProducing context.CancelFunc
-	t.produceCtx, endProducing = context.WithCancel(context.Background())
+	t.produceCtx, endProducing = context.WithCancel(context.WithoutCancel(ctx))
 	defer endProducing()
+	// A task that writes may wait for room in a client that reaches no broker. A thread that is to stop waits with it,
+	// but not for ever; what was not written is not committed then.
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopMax, endProducing) })()
 	defer func() { err = t.stop(ctx, err) }()
 	for ctx.Err() == nil {
 		if err := t.handleEvents(ctx); err != nil {
