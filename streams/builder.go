@@ -73,6 +73,8 @@ func (t *Topology) Graph() *topology.Topology { return t.graph }
 // Programs returns what tasks execute, one program for each sub-topology, for the drivers of this module.
 func (t *Topology) Programs() []*task.Program { return t.programs }
 
+var errOtherBuilder = errors.New("merged with a stream of another Builder")
+
 // push passes a key and value on to the next operator. The error ends the task: whatever concerns the record alone was
 // dealt with by the operator where it happened. All kinds of streams use it: what a table passes on is a change[V], what
 // Changes pass on an opt[V], and windowed ones have a window.Windowed[K] for a key.
@@ -120,6 +122,20 @@ func connect[K, V, K2, V2 any](from *node[K, V], meta topology.Node, open func(o
 	return n
 }
 
+// join adds a node that passes on what any of its inputs emits.
+func join[K, V any](first *node[K, V], others []*node[K, V], op string) *node[K, V] {
+	meta := topology.Node{Op: op}
+	all := append([]*node[K, V]{first}, others...)
+	for _, from := range all {
+		meta.Inputs = append(meta.Inputs, from.id)
+	}
+	n := newNode[K, V](first.b, meta)
+	for _, from := range all {
+		from.feed(n.id, n.fan)
+	}
+	return n
+}
+
 // feed makes the node pass its records to node id too, which is opened once a task, however many feed it.
 func (n *node[K, V]) feed(id topology.NodeID, open func(*task.Assembly) push[K, V]) {
 	if n.b.built {
@@ -157,6 +173,9 @@ func openingOf(a *task.Assembly, id topology.NodeID) opening {
 	return opening{Context: a.Context(), op: a.Op(id), a: a}
 }
 
+// claim reserves the operator's name.
+func (n *node[K, V]) claim(name string) { n.b.graph.Claim(n.name, name) }
+
 // require records an error when a function that an operator needs is nil.
 func (n *node[K, V]) require(given bool) {
 	if !given {
@@ -178,4 +197,12 @@ func carry[T, T2 any](s serde.Serde[T]) serde.Serde[T2] {
 	}
 	obvious, _ := serde.Default[T2]()
 	return obvious
+}
+
+// same returns s, or o when s is nil.
+func same[T any](s, o serde.Serde[T]) serde.Serde[T] {
+	if s == nil {
+		return o
+	}
+	return s
 }

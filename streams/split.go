@@ -3,29 +3,9 @@ package streams
 import (
 	"errors"
 
-	"github.com/millrace/millrace/sdk/serde"
 	"github.com/millrace/millrace/streams/internal/task"
 	"github.com/millrace/millrace/streams/internal/topology"
 )
-
-var errOtherBuilder = errors.New("merged with a stream of another Builder")
-
-// join adds a node that passes on what any of its inputs emits.
-func join[K, V any](first *node[K, V], others []*node[K, V], op string) *node[K, V] {
-	meta := topology.Node{Op: op}
-	all := append([]*node[K, V]{first}, others...)
-	for _, from := range all {
-		meta.Inputs = append(meta.Inputs, from.id)
-	}
-	n := newNode[K, V](first.b, meta)
-	for _, from := range all {
-		from.feed(n.id, n.fan)
-	}
-	return n
-}
-
-// claim reserves the operator's name.
-func (n *node[K, V]) claim(name string) { n.b.graph.Claim(n.name, name) }
 
 // Splitter deals the records of a stream out to branches: each record goes to the first whose condition holds.
 type Splitter[K, V any] struct {
@@ -106,12 +86,4 @@ func (sp *Splitter[K, V]) open(a *task.Assembly) push[K, V] {
 		}
 		return rest(k, v)
 	}
-}
-
-// same returns s, or o when s is nil.
-func same[T any](s, o serde.Serde[T]) serde.Serde[T] {
-	if s == nil {
-		return o
-	}
-	return s
 }
