@@ -143,6 +143,31 @@ func TestTrimmedChangelogIsRestoredFromItsStart(t *testing.T) {
 	j.mustEnd()
 }
 
+// TestDamagedChangelogEndsTheJob has a value in the changelog that no store wrote. The task restores once more, finds the
+// same, and gives up, saying which store it is.
+func TestDamagedChangelogEndsTheJob(t *testing.T) {
+	c := startCluster(t)
+	c.createTopic("lines", 1)
+	c.createTopic("words", 1)
+	j := startJob(t, wordCount(t), c.config(t.TempDir()))
+	j.running(2)
+	j.mustEnd()
+	c.produce("wordcount-counts-changelog", "a=short")
+	j = startJob(t, wordCount(t), c.config(t.TempDir()))
+	c.produce("lines", "a")
+	select {
+	case <-j.done:
+	case <-time.After(patience):
+		t.Fatal("the job goes on with a damaged store")
+	}
+	if !errors.Is(j.err, state.ErrCorrupt) || !strings.Contains(j.err.Error(), `"counts"`) {
+		t.Errorf("the job ended with %v, want ErrCorrupt and the store's name", j.err)
+	}
+	if s := j.app.Status(); s.FullRestores != 2 {
+		t.Errorf("%d full restores, want 2", s.FullRestores)
+	}
+}
+
 // TestInternalTopicsArePurged moves the job's clock over the purge interval.
 func TestInternalTopicsArePurged(t *testing.T) {
 	c := startCluster(t)

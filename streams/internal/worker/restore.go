@@ -15,6 +15,8 @@ import (
 const (
 	// restoreBatchBytes is how much is restored between two commits.
 	restoreBatchBytes = 8 << 20
+	// restoresMax is how many tasks of a process read changelogs at the same time.
+	restoresMax = 8
 	// restoreRetryMax is how long a restore waits before it tries again, at most.
 	restoreRetryMax = 2 * time.Second
 )
@@ -37,10 +39,21 @@ func (rt *Runtime) restore(ctx context.Context, r *taskRun) (_ *state.Stores, er
 	if len(r.out.changelogs) == 0 {
 		return stores, nil
 	}
-	if err := rt.restoreStores(ctx, r, stores); err != nil {
+	if err := rt.inTurn(ctx, func() error { return rt.restoreStores(ctx, r, stores) }); err != nil {
 		return nil, errors.Join(err, stores.Close())
 	}
 	return stores, nil
+}
+
+// inTurn runs one of at most restoresMax restores.
+func (rt *Runtime) inTurn(ctx context.Context, restore func() error) error {
+	select {
+	case rt.restores <- struct{}{}:
+		defer func() { <-rt.restores }()
+		return restore()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // openStores opens a task's folder. A corrupt one is removed, which is the one reason for a full restore that concerns

@@ -86,6 +86,7 @@ type Runtime struct {
 	phase   Phase
 	totals  Totals
 
+	restores   chan struct{}  // one element for each that runs
 	background sync.WaitGroup // purges; they end with their thread's context
 }
 
@@ -94,6 +95,7 @@ func New(cfg Config) *Runtime {
 	rt := &Runtime{
 		cfg: cfg, subOf: map[string]*task.Program{}, program: map[string]*task.Program{},
 		open: map[task.ID]*state.Stores{}, outside: map[string]int32{}, reports: map[task.ID]TaskStatus{}, phase: Created,
+		restores: make(chan struct{}, restoresMax),
 	}
 	for _, p := range cfg.Programs {
 		rt.program[p.Sub.Name] = p
