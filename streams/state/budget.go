@@ -27,8 +27,9 @@ type Memory struct {
 	cache *pebble.Cache
 	files *pebble.FileCache
 
-	mu       sync.Mutex
-	inMemory int64
+	mu        sync.Mutex
+	inMemory  int64
+	databases int64 // open ones, each with a write buffer
 }
 
 // NewMemory makes a bound of so many bytes, at least 4 MiB. Close it after the
@@ -41,12 +42,19 @@ func NewMemory(bytes int64) *Memory {
 // Limit is the bound in bytes.
 func (m *Memory) Limit() int64 { return m.limit }
 
-// Used is what all stores take at present, in bytes, of which inMemory are
-// stores kept in memory only.
+// Used is what all stores take at present, in bytes, about: blocks, a write
+// buffer for each database, and the stores kept in memory only, inMemory.
 func (m *Memory) Used() (total, inMemory int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.cache.Size() + m.inMemory, m.inMemory
+	return m.cache.Size() + m.databases*int64(m.memTableBytes()) + m.inMemory, m.inMemory
+}
+
+// opened counts databases that are opened, or closed if n is negative.
+func (m *Memory) opened(n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.databases += n
 }
 
 // Close frees the cache. Stores that still use it keep it alive.

@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -12,9 +13,10 @@ import (
 // pebbleBackend keeps one task's stores in a Pebble database; pending writes
 // are an indexed batch.
 type pebbleBackend struct {
-	lock  *pebble.Lock
-	db    *pebble.DB
-	batch *pebble.Batch
+	lock   *pebble.Lock
+	memory *Memory
+	db     *pebble.DB
+	batch  *pebble.Batch
 }
 
 func openPebble(cfg Config) (*pebbleBackend, error) {
@@ -42,7 +44,8 @@ func openPebble(cfg Config) (*pebbleBackend, error) {
 	if err != nil {
 		return nil, errors.Join(marked(err), lock.Close())
 	}
-	return &pebbleBackend{lock: lock, db: db, batch: db.NewIndexedBatch()}, nil
+	cfg.Memory.opened(1)
+	return &pebbleBackend{lock: lock, memory: cfg.Memory, db: db, batch: db.NewIndexedBatch()}, nil
 }
 
 // marked adds [ErrCorrupt] to the errors by which Pebble reports damage.
@@ -123,6 +126,7 @@ func (b *pebbleBackend) renew() error {
 func (b *pebbleBackend) pendingBytes() int64 { return int64(b.batch.Len()) }
 
 func (b *pebbleBackend) close() error {
+	b.memory.opened(-1)
 	return marked(errors.Join(b.batch.Close(), b.db.Close(), b.lock.Close()))
 }
 
@@ -160,4 +164,14 @@ func readPebble(dir string, key []byte) (value []byte, err error) {
 		return nil, marked(err)
 	}
 	return append([]byte{}, v...), closer.Close()
+}
+
+// LockFolder takes a folder for this process, until the lock is closed or the process ends. It fails with [ErrLocked] when
+// another has it.
+func LockFolder(dir string) (io.Closer, error) {
+	lock, err := pebble.LockDirectory(dir, vfs.Default)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrLocked, err)
+	}
+	return lock, nil
 }

@@ -271,3 +271,39 @@ func TestMemoryCountsStoresInMemory(t *testing.T) {
 		t.Errorf("a closed store counts as %d bytes", inMemory)
 	}
 }
+
+// TestMemoryOfAllStoresIsBounded writes and reads ten times what the stores may keep in memory.
+func TestMemoryOfAllStoresIsBounded(t *testing.T) {
+	const limit = 6 << 20
+	m := state.NewMemory(limit)
+	defer m.Close()
+	ref := state.NewKeyValue("k", serde.Int64, serde.Bytes)
+	value := make([]byte, 10_000)
+	for i := range value {
+		value[i] = byte(i * i >> 3) // does not compress to nothing
+	}
+	var all []state.KeyValue[int64, []byte]
+	for task := range 4 {
+		s := mustOpen(t, state.Config{Dir: fmt.Sprint("task", task), FS: vfs.NewMem(), Memory: m, Specs: []state.Spec{ref.Spec()}})
+		kv, err := ref.In(s)
+		must(t, err)
+		all = append(all, kv)
+		for i := range int64(1500) {
+			must(t, kv.Put(i, value, 0))
+			if i%100 == 0 {
+				must(t, s.Commit(state.Checkpoint{}))
+			}
+		}
+		must(t, s.Commit(state.Checkpoint{}))
+	}
+	for i := range int64(1500) {
+		for _, kv := range all {
+			if v, ok, err := kv.Get(i); !ok || err != nil || len(v) != len(value) {
+				t.Fatalf("key %d: %d bytes, %v, %v", i, len(v), ok, err)
+			}
+		}
+		if used, _ := m.Used(); used > limit+limit/4 {
+			t.Fatalf("stores take %d bytes, the limit is %d", used, limit)
+		}
+	}
+}

@@ -129,8 +129,7 @@ func (p *planner) give(m *member, t Task) {
 }
 
 // keep leaves tasks where they run. Every member keeps up to base tasks first; what is left of the larger shares goes to
-// those who own more. A member that must give some up keeps those with state, and spreads what it keeps over the
-// sub-topologies.
+// those who own more.
 func (p *planner) keep() {
 	wanted := map[Task]bool{}
 	for _, t := range p.tasks {
@@ -158,8 +157,8 @@ func (p *planner) keep() {
 	}
 }
 
-// worthKeeping orders the tasks of a member, those that it should keep first: with state before without, and in turn
-// from each sub-topology.
+// worthKeeping orders the tasks of a member, those that it should keep first: in turn from each sub-topology, so that
+// neither those with state nor those without end up in one place, and with state before without.
 func (p *planner) worthKeeping(tasks []Task) []Task {
 	slices.SortFunc(tasks, Task.Compare)
 	turn := map[Task]int{}
@@ -169,7 +168,7 @@ func (p *planner) worthKeeping(tasks []Task) []Task {
 		seen[t.Sub]++
 	}
 	slices.SortFunc(tasks, func(a, b Task) int {
-		return cmp.Or(-cmpBool(p.stateful(a), p.stateful(b)), cmp.Compare(turn[a], turn[b]), a.Compare(b))
+		return cmp.Or(cmp.Compare(turn[a], turn[b]), -cmpBool(p.stateful(a), p.stateful(b)), a.Compare(b))
 	})
 	return tasks
 }

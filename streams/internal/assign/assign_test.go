@@ -45,6 +45,23 @@ func TestTasksOfEachSubTopologySpread(t *testing.T) {
 	}
 }
 
+func TestNewMemberGetsTasksOfEachSubTopology(t *testing.T) {
+	count, parse := tasksOf("count", 4), tasksOf("parse", 4)
+	stateful := func(t Task) bool { return t.Sub == "count" }
+	old := Member{ID: "old", Userdata: Userdata{Process: process(1), Tasks: runs(5, append(count, parse...)...)}}
+	fresh := Member{ID: "new", Userdata: Userdata{Process: process(2)}}
+	got := Plan(append(slices.Clone(count), parse...), stateful, []Member{old, fresh})
+	n := 0
+	for _, task := range got["new"] {
+		if task.Sub == "count" {
+			n++
+		}
+	}
+	if n != 2 {
+		t.Errorf("the new member gets %v, want two of each", got["new"])
+	}
+}
+
 func TestTaskGoesToTheProcessThatHasItsState(t *testing.T) {
 	task := Task{"count", 0}
 	members := []Member{

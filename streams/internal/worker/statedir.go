@@ -13,8 +13,6 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/millrace/millrace/streams/internal/assign"
 	"github.com/millrace/millrace/streams/internal/task"
 	"github.com/millrace/millrace/streams/state"
@@ -37,7 +35,7 @@ func openStateDir(path string) (*stateDir, error) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, fmt.Errorf("making the state folder: %w", err)
 	}
-	lock, err := vfs.Default.Lock(filepath.Join(path, "LOCK"))
+	lock, err := state.LockFolder(path)
 	if err != nil {
 		return nil, fmt.Errorf("state folder %s is used by another process of this job: give each process a StateDir of its own: %w", path, err)
 	}
