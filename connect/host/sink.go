@@ -117,15 +117,15 @@ func (s *Sink) call(ctx context.Context, doing string, do func(context.Context, 
 			continue
 		}
 		err = errorOf(s.hide.hideIn(outcome))
-		cause, after, isRetry := connector.AsRetry(err)
+		retry, isRetry := errors.AsType[*connector.RetryError](err)
 		_, isRecords := errors.AsType[connector.RecordErrors](err)
 		switch {
 		case err == nil, isRecords:
 			s.super.step(event{kind: passed, generation: session.generation}, nil)
 			return err
 		case isRetry:
-			s.super.step(event{kind: retrying, generation: session.generation, err: cause}, nil)
-			if err := pause.wait(ctx, after); err != nil {
+			s.super.step(event{kind: retrying, generation: session.generation, err: retry.Cause}, nil)
+			if err := pause.wait(ctx, retry.After); err != nil {
 				return err
 			}
 		case ctx.Err() != nil:

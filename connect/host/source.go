@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -106,11 +107,11 @@ func (t *task) pump(s *session) {
 			}
 		}
 		err = errorOf(t.hide.hideIn(res.GetOutcome()))
-		switch cause, after, isRetry := connector.AsRetry(err); {
+		switch retry, isRetry := errors.AsType[*connector.RetryError](err); {
 		case err == nil:
 		case isRetry:
-			t.super.step(event{kind: retrying, generation: s.generation, err: cause}, nil)
-			if pause.wait(s.ctx, after) != nil {
+			t.super.step(event{kind: retrying, generation: s.generation, err: retry.Cause}, nil)
+			if pause.wait(s.ctx, retry.After) != nil {
 				return
 			}
 		case err == io.EOF:
@@ -147,8 +148,8 @@ func (s *Source) Ack(ctx context.Context, positions map[string]string) error {
 		return ctx.Err() // a broken connection is noticed by Read
 	}
 	err = errorOf(s.hide.hideIn(res.GetOutcome()))
-	if cause, _, isRetry := connector.AsRetry(err); isRetry {
-		s.super.step(event{kind: retrying, generation: session.generation, err: cause}, nil)
+	if retry, isRetry := errors.AsType[*connector.RetryError](err); isRetry {
+		s.super.step(event{kind: retrying, generation: session.generation, err: retry.Cause}, nil)
 		return nil
 	}
 	if err != nil && ctx.Err() == nil {

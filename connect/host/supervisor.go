@@ -113,12 +113,11 @@ func (s *supervisor) launchAndWatch(ctx context.Context, generation int) {
 func launchFailure(err error, generation int) event {
 	ev := event{kind: startFailed, generation: generation, err: err}
 	if refused, ok := errors.AsType[*openRefused](err); ok {
-		ev.err = refused.cause
-		cause, after, isRetry := connector.AsRetry(refused.cause)
+		retry, isRetry := errors.AsType[*connector.RetryError](refused.cause)
 		if !isRetry {
 			return event{kind: failed, err: refused.cause}
 		}
-		ev.err, ev.after, ev.isRetry = cause, after, true
+		ev.err, ev.after, ev.isRetry = retry.Cause, retry.After, true
 	}
 	return ev
 }

@@ -53,25 +53,20 @@ func (e RecordErrors) Error() string {
 // as running, logs err, and doubles the pause, up to a minute, when the call
 // fails again and again. An after of 0 leaves the pause to the host.
 func Retry(err error, after time.Duration) error {
-	return &retryError{cause: err, after: max(after, 0)}
+	return &RetryError{Cause: err, After: max(after, 0)}
 }
 
-type retryError struct {
-	cause error
-	after time.Duration
+// RetryError is what [Retry] returns. Hosts and tests look for it.
+type RetryError struct {
+	Cause error
+	After time.Duration // 0 leaves it to the host
 }
 
-func (e *retryError) Error() string { return e.cause.Error() + " (to be retried)" }
-func (e *retryError) Unwrap() error { return e.cause }
+// Error returns the cause's text and that it is to be retried.
+func (e *RetryError) Error() string { return e.Cause.Error() + " (to be retried)" }
 
-// AsRetry returns the cause and the pause if err is or wraps one made by
-// [Retry]. Hosts and tests call it.
-func AsRetry(err error) (cause error, after time.Duration, ok bool) {
-	if r, ok := errors.AsType[*retryError](err); ok {
-		return r.cause, r.after, true
-	}
-	return nil, 0, false
-}
+// Unwrap returns the cause.
+func (e *RetryError) Unwrap() error { return e.Cause }
 
 // Problems returns the problems in err, which may be one, several joined by
 // errors.Join, or wrapped; nil if there is none. Hosts and tests call it.

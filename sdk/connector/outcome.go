@@ -19,15 +19,15 @@ func outcomeOf(ctx context.Context, err error) *protocol.Outcome {
 	// Texts of the protocol are UTF-8; errors may quote anything.
 	out := &protocol.Outcome{Code: protocol.Outcome_FAILED, Message: validText(err.Error())}
 	bad, isRecords := errors.AsType[RecordErrors](err)
-	cause, after, isRetry := AsRetry(err)
+	retry, isRetry := errors.AsType[*RetryError](err)
 	problems := Problems(err)
 	switch {
 	case err == io.EOF: // itself: a driver's error that wraps it is a failure
 		out.Code = protocol.Outcome_END
 	case isRetry:
 		out.Code = protocol.Outcome_RETRY
-		out.Message = validText(cause.Error())
-		out.RetryAfterMs = after.Milliseconds()
+		out.Message = validText(retry.Cause.Error())
+		out.RetryAfterMs = retry.After.Milliseconds()
 	case isRecords && len(bad) == 0:
 		return &protocol.Outcome{}
 	case isRecords:

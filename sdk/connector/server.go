@@ -276,7 +276,7 @@ func (r *sourceReads) fill(ctx context.Context) error {
 			}
 			continue
 		}
-		if _, _, ok := AsRetry(err); !ok && err != io.EOF {
+		if _, ok := errors.AsType[*RetryError](err); !ok && err != io.EOF {
 			r.batch.Reset()
 			return err
 		}

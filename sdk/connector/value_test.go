@@ -1,6 +1,8 @@
 package connector
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"math/big"
 	"reflect"
@@ -164,9 +166,9 @@ func TestValuesAsJSON(t *testing.T) {
 }
 
 func TestRetryAndRecordErrors(t *testing.T) {
-	cause, after, ok := AsRetry(Retry(RecordErrors{2: errStub("b"), 1: errStub("a")}, time.Second))
-	if !ok || after != time.Second || cause.Error() != "2 records failed, the first being record 1: a" {
-		t.Errorf("got %v, %v, %v", cause, after, ok)
+	retry, ok := errors.AsType[*RetryError](fmt.Errorf("x: %w", Retry(RecordErrors{2: errStub("b"), 1: errStub("a")}, time.Second)))
+	if !ok || retry.After != time.Second || retry.Cause.Error() != "2 records failed, the first being record 1: a" {
+		t.Errorf("got %v, %v", retry, ok)
 	}
 }
 

@@ -100,7 +100,7 @@ func openSinkHere(t *testing.T, s Sink, settings map[string]string) writer {
 func (h *sinkHere) write(ctx context.Context, b *connector.Batch) error {
 	for {
 		err := h.sink.Write(ctx, b)
-		if _, _, retry := connector.AsRetry(err); !retry || ctx.Err() != nil {
+		if _, retry := errors.AsType[*connector.RetryError](err); !retry || ctx.Err() != nil {
 			return err
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -95,7 +95,7 @@ func openHere(t *testing.T, s Source, settings, resume map[string]string) reader
 func (h *here) read(ctx context.Context) (*connector.Batch, error) {
 	b := new(connector.Batch)
 	err := h.source.Read(ctx, b)
-	if _, _, retry := connector.AsRetry(err); retry || err == io.EOF && b.Len() > 0 {
+	if _, retry := errors.AsType[*connector.RetryError](err); retry || err == io.EOF && b.Len() > 0 {
 		err = nil // an EOF comes again
 	}
 	return b, err
