@@ -65,12 +65,16 @@ func (c *cluster) produce(topic string, records ...string) {
 	}
 }
 
-// produceAt writes values with a time.
+// produceAt writes records, as produce does, with a time.
 func (c *cluster) produceAt(topic string, at time.Time, values ...string) {
 	c.t.Helper()
 	var rs []*kgo.Record
-	for _, v := range values {
-		rs = append(rs, &kgo.Record{Topic: topic, Value: []byte(v), Timestamp: at})
+	for _, text := range values {
+		r := &kgo.Record{Topic: topic, Value: []byte(text), Timestamp: at}
+		if k, v, ok := strings.Cut(text, "="); ok {
+			r.Key, r.Value = []byte(k), []byte(v)
+		}
+		rs = append(rs, r)
 	}
 	if err := c.client.ProduceSync(c.t.Context(), rs...).FirstErr(); err != nil {
 		c.t.Fatalf("producing to %s: %v", topic, err)

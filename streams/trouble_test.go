@@ -1,0 +1,208 @@
+package streams_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/millrace/millrace/sdk/serde"
+	"github.com/millrace/millrace/streams"
+	"github.com/millrace/millrace/streams/window"
+)
+
+// wantAtLeast waits until everything is processed, and checks that nothing was lost.
+func (c *cluster) wantAtLeast(j *job, truth map[string]int64) {
+	c.t.Helper()
+	eventually(c.t, "the job to catch up", func() (bool, string) {
+		select {
+		case <-j.done:
+			return false, fmt.Sprintf("the job ended: %v", j.err)
+		default:
+		}
+		lines, words := c.end("lines")-c.committed("lines"), c.end("wordcount-by-word-repartition")-c.committed("wordcount-by-word-repartition")
+		return lines == 0 && words == 0, fmt.Sprintf("%d lines and %d words behind", lines, words)
+	})
+	got := c.table("words")
+	for word, n := range truth {
+		if got[word] < n {
+			c.t.Errorf("word %s is counted %d times, but came %d times", word, got[word], n)
+		}
+	}
+}
+
+// TestJobSurvivesItsBroker kills the broker under the job, twice.
+func TestJobSurvivesItsBroker(t *testing.T) {
+	c := startCluster(t)
+	c.createTopic("lines", 2)
+	c.createTopic("words", 1)
+	j := startJob(t, wordCount(t), c.config(t.TempDir()))
+	feed := c.feedWords()
+	for range 2 {
+		before := c.committed("lines")
+		eventually(t, "commits", func() (bool, string) {
+			now := c.committed("lines")
+			return now > before+100, fmt.Sprintf("at %d", now)
+		})
+		c.broker.Kill()
+		c.broker.Start()
+	}
+	c.wantAtLeast(j, feed.stop())
+	j.mustEnd()
+}
+
+// TestMemberThatTheGroupLostComesBack removes the job's member from the group behind its back.
+func TestMemberThatTheGroupLostComesBack(t *testing.T) {
+	c := startCluster(t)
+	c.createTopic("lines", 2)
+	c.createTopic("words", 1)
+	j := startJob(t, wordCount(t), c.config(t.TempDir()))
+	feed := c.feedWords()
+	for range 3 {
+		before := c.committed("lines")
+		eventually(t, "commits", func() (bool, string) {
+			now := c.committed("lines")
+			return now > before+100, fmt.Sprintf("at %d", now)
+		})
+		c.removeMembers("wordcount")
+	}
+	c.wantAtLeast(j, feed.stop())
+	if s := j.app.Status(); s.Rebalances < 2 {
+		t.Errorf("%d rebalances: the member was never lost", s.Rebalances)
+	}
+	j.mustEnd()
+}
+
+// removeMembers makes the members of a group leave it.
+func (c *cluster) removeMembers(group string) {
+	c.t.Helper()
+	described, err := kadm.NewClient(c.client).DescribeGroups(c.t.Context(), group)
+	if err != nil {
+		c.t.Fatalf("describing group %s: %v", group, err)
+	}
+	leave := kmsg.NewPtrLeaveGroupRequest()
+	leave.Group = group
+	for _, m := range described[group].Members {
+		member := kmsg.NewLeaveGroupRequestMember()
+		member.MemberID = m.MemberID
+		leave.Members = append(leave.Members, member)
+	}
+	if _, err := leave.RequestWith(c.t.Context(), c.client); err != nil {
+		c.t.Fatalf("removing the members of group %s: %v", group, err)
+	}
+}
+
+// TestTimersRunWhileTheInputIsQuiet has a processor that writes on a wall-clock timer.
+func TestTimersRunWhileTheInputIsQuiet(t *testing.T) {
+	c := startCluster(t)
+	c.createTopic("in", 1)
+	c.createTopic("ticks", 1)
+	b := streams.NewBuilder("ticking")
+	b.Stream("in", serde.String, serde.Int64).Process("ticker", func() *metronome { return &metronome{} }).To("ticks")
+	topology, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := startJob(t, topology, c.config(t.TempDir()))
+	eventually(t, "three ticks", func() (bool, string) {
+		n := c.end("ticks")
+		return n >= 3, fmt.Sprintf("%d", n)
+	})
+	j.mustEnd()
+}
+
+type metronome struct{ n int64 }
+
+func (k *metronome) Init(c *streams.Context[string, int64]) error {
+	c.EveryWallClock(10*time.Millisecond, func(time.Time) error {
+		k.n++
+		c.Emit("tick", k.n)
+		return nil
+	})
+	return nil
+}
+
+func (k *metronome) Process(string, int64) error { return nil }
+
+// TestRefusedMessageGoesToTheProductionHandler has a sink whose records are larger than the topic takes.
+func TestRefusedMessageGoesToTheProductionHandler(t *testing.T) {
+	c := startCluster(t)
+	c.createTopic("in", 1)
+	c.createTopic("dead", 1)
+	small := "200"
+	if _, err := kadm.NewClient(c.client).CreateTopic(t.Context(), 1, 1, map[string]*string{"max.message.bytes": &small}, "out"); err != nil {
+		t.Fatal(err)
+	}
+	b := streams.NewBuilder("large")
+	b.Stream("in", serde.String, serde.Bytes).To("out")
+	topology, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed atomic.Int64
+	cfg := c.config(t.TempDir())
+	cfg.Handlers.Production = func(f streams.Failure) streams.Outcome {
+		failed.Add(1)
+		if f.Topic != "out" || len(f.Value) != 1000 {
+			t.Errorf("failure %+v, want the record as it was sent", f)
+		}
+		return streams.DeadLetter("dead")
+	}
+	j := startJob(t, topology, cfg)
+	c.produce("in", "k=small")
+	eventually(t, "the small record", func() (bool, string) { n := c.end("out"); return n == 1, fmt.Sprint(n) })
+	large := make([]byte, 1000)
+	for i := range large {
+		large[i] = byte(i*i + i>>3) // does not compress below the limit
+	}
+	c.produce("in", "k="+string(large))
+	eventually(t, "the dead letter", func() (bool, string) { n := c.end("dead"); return n == 1, fmt.Sprint(n) })
+	j.caughtUp()
+	if failed.Load() != 1 {
+		t.Errorf("the handler was called %d times, want once", failed.Load())
+	}
+	j.mustEnd()
+}
+
+// TestSessionsMergeAcrossRestarts counts a visit that goes on after the job was started elsewhere.
+func TestSessionsMergeAcrossRestarts(t *testing.T) {
+	c := startCluster(t)
+	c.createTopic("clicks", 1)
+	c.createTopic("visits", 1)
+	b := streams.NewBuilder("visits")
+	table := b.Stream("clicks", serde.String, serde.String).
+		GroupByKey().
+		WindowedBySession(window.Session(30 * time.Minute)).
+		Count("sessions")
+	table.ToStream().To("visits")
+	topology, err := b.Build()
+	ref, ok := table.SessionStore()
+	if err != nil || !ok {
+		t.Fatal(err, ok)
+	}
+	at := time.Date(2015, 5, 17, 10, 0, 0, 0, time.UTC)
+	expect := func(j *job, want string) {
+		t.Helper()
+		eventually(t, want, func() (bool, string) {
+			got := ""
+			err := j.app.QuerySession(ref).All(func(k string, s window.Span, n int64) bool {
+				got += fmt.Sprintf("%s %v %d;", k, time.Duration(s.End-s.Start-1)*time.Millisecond, n)
+				return true
+			})
+			return got == want, fmt.Sprintf("%s %v", got, err)
+		})
+	}
+	j := startJob(t, topology, c.config(t.TempDir()))
+	c.produceAt("clicks", at, "ann=1")
+	c.produceAt("clicks", at.Add(20*time.Minute), "ann=2")
+	expect(j, "ann 20m0s 2;")
+	j.mustEnd()
+	j = startJob(t, topology, c.config(t.TempDir()))
+	c.produceAt("clicks", at.Add(45*time.Minute), "ann=3")
+	expect(j, "ann 45m0s 3;")
+	j.mustEnd()
+}
+
