@@ -76,7 +76,7 @@ func (o *outputLog) line(line []byte) {
 	}
 	if level, msg, attrs, ok := parseLogLine(line); ok {
 		for i := range attrs {
-			attrs[i].Value = slog.AnyValue(o.hide.any(attrs[i].Value.Any()))
+			attrs[i] = slog.Any(o.hide.text(attrs[i].Key), o.hide.any(attrs[i].Value.Any()))
 		}
 		o.log.LogAttrs(context.Background(), level, o.hide.text(msg), attrs...)
 		return
@@ -183,9 +183,11 @@ func (r *redactor) any(v any) any {
 			v[i] = r.any(v[i])
 		}
 	case map[string]any:
+		clean := make(map[string]any, len(v))
 		for k := range v {
-			v[k] = r.any(v[k])
+			clean[r.text(k)] = r.any(v[k])
 		}
+		return clean
 	}
 	return v
 }
