@@ -20,13 +20,12 @@ const defaultBroker = "localhost:9092"
 
 // connection is how a command reaches a Kafka cluster, from its flags.
 type connection struct {
-	brokers                       []string
-	tls                           bool
-	tlsCA, tlsCert, tlsKey        string
-	tlsServerName                 string
-	saslMechanism                 string
-	saslUser, saslPasswordFile    string
-	saslPasswordFromEnvironmentOf string
+	brokers                    []string
+	tls                        bool
+	tlsCA, tlsCert, tlsKey     string
+	tlsServerName              string
+	saslMechanism              string
+	saslUser, saslPasswordFile string
 }
 
 // passwordVariable holds a password where no flag can leak it to `ps`.

@@ -66,7 +66,7 @@ func (s *session) logger() *slog.Logger {
 		return slog.New(slog.NewTextHandler(s.logTo, &slog.HandlerOptions{Level: s.logLevel.Level}))
 	}
 	if s.errIsTerminal() {
-		return slog.New(tint.NewHandler(s.err, &tint.Options{Level: s.logLevel.Level, TimeFormat: time.TimeOnly}))
+		return slog.New(tint.NewTextHandler(s.err, &tint.Options{Level: s.logLevel.Level, TimeFormat: time.TimeOnly}))
 	}
 	return slog.New(slog.NewJSONHandler(s.err, &slog.HandlerOptions{Level: s.logLevel.Level}))
 }
