@@ -2,11 +2,13 @@ package streams_test
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/millrace/millrace/sdk/serde"
@@ -206,3 +208,84 @@ func TestSessionsMergeAcrossRestarts(t *testing.T) {
 	j.mustEnd()
 }
 
+
+func TestInternalTopicOfTheWrongSizeIsNamed(t *testing.T) {
+	c := startCluster(t)
+	c.createTopic("lines", 2)
+	c.createTopic("wordcount-counts-changelog", 3)
+	j := startJob(t, wordCount(t), c.config(t.TempDir()))
+	select {
+	case <-j.done:
+	case <-time.After(patience):
+		t.Fatal("the job runs with a changelog that does not fit")
+	}
+	if j.err == nil || !strings.Contains(j.err.Error(), `"wordcount-counts-changelog" has 3 partitions, but the job needs 2`) {
+		t.Errorf("the job ended with %v, want the topic and both counts", j.err)
+	}
+}
+
+// TestUncommittedWritesAreBounded has an interval that never ends, and more state than may be uncommitted.
+func TestUncommittedWritesAreBounded(t *testing.T) {
+	c := startCluster(t)
+	c.createTopic("in", 1)
+	b := streams.NewBuilder("big")
+	b.Table("in", serde.String, serde.String, streams.StoredAs("kept")).ToStream()
+	topology, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := c.config(t.TempDir())
+	cfg.CommitInterval = time.Hour
+	cfg.StateBytes = 8 << 20
+	j := startJob(t, topology, cfg)
+	value := strings.Repeat("x", 1000)
+	for range 10 {
+		var records []string
+		for i := range 1000 {
+			records = append(records, fmt.Sprintf("key%d=%s", i, value))
+		}
+		c.produce("in", records...)
+	}
+	eventually(t, "all records", func() (bool, string) {
+		s := j.app.Status()
+		return s.Processed == 10_000, fmt.Sprintf("%+v", s)
+	})
+	// 10 MB were written, and a quarter of 8 MiB may be uncommitted.
+	if s := j.app.Status(); s.Commits < 4 || s.Tasks[0].UncommittedBytes > 3<<20 {
+		t.Errorf("%d commits, %d bytes uncommitted", s.Commits, s.Tasks[0].UncommittedBytes)
+	}
+	j.mustEnd()
+}
+
+// TestStaticMemberRestartsWithoutMovingTasks restarts a process whose instance id the group knows.
+func TestStaticMemberRestartsWithoutMovingTasks(t *testing.T) {
+	c := startCluster(t)
+	c.createTopic("lines", 2)
+	c.createTopic("words", 1)
+	dirs := []string{t.TempDir(), t.TempDir()}
+	start := func(i int) *job {
+		cfg := c.config(dirs[i])
+		cfg.InstanceID = fmt.Sprintf("instance%d", i)
+		cfg.Client = append(cfg.Client, kgo.SessionTimeout(20*time.Second))
+		return startJob(t, wordCount(t), cfg)
+	}
+	stays, restarts := start(0), start(1)
+	stays.running(2)
+	restarts.running(2)
+	c.produce("lines", "a b", "x=a")
+	wantCounts(t, map[string]int64{"a": 2, "b": 1}, stays, restarts)
+	before := stays.app.Status().Rebalances
+	restarts.mustEnd()
+	restarts = start(1)
+	restarts.running(2)
+	if s := restarts.app.Status(); s.FullRestores != 0 {
+		t.Errorf("the restarted process restored %d stores from the start", s.FullRestores)
+	}
+	c.produce("lines", "a", "x=b")
+	wantCounts(t, map[string]int64{"a": 3, "b": 2}, stays, restarts)
+	if after := stays.app.Status(); after.Rebalances != before || len(after.Tasks) != 2 {
+		t.Errorf("the other process was assigned tasks %d times before and %d times after, and has %d", before, after.Rebalances, len(after.Tasks))
+	}
+	restarts.mustEnd()
+	stays.mustEnd()
+}
