@@ -160,7 +160,7 @@ func (n *Node) serverID() raft.ServerID { return raft.ServerID(strconv.Itoa(int(
 func (n *Node) startRaft() error {
 	conf := raft.DefaultConfig()
 	conf.LocalID = n.serverID()
-	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = n.cfg.Election, n.cfg.Election, n.cfg.Election
+	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = 2*n.cfg.Election, 2*n.cfg.Election, n.cfg.Election
 	conf.CommitTimeout = raftCommitTimeout
 	conf.SnapshotInterval, conf.SnapshotThreshold, conf.TrailingLogs = raftSnapshotInterval, raftSnapshotThreshold, raftTrailingEntries
 	conf.Logger = raftLogger(n.log)
@@ -184,6 +184,19 @@ func (n *Node) startRaft() error {
 		return fmt.Errorf("starting raft: %w", err)
 	}
 	n.raft = r
+	return n.campaign()
+}
+
+// campaign has this node stand for election at once. raft would first listen
+// for a leader, for one to two time-outs, and a lone voter knows that there is
+// none. Shortening the time-out makes raft look whether it has run out, which
+// it has: nothing was ever heard.
+func (n *Node) campaign() error {
+	conf := n.raft.ReloadableConfig()
+	conf.HeartbeatTimeout, conf.ElectionTimeout = n.cfg.Election, n.cfg.Election
+	if err := n.raft.ReloadConfig(conf); err != nil {
+		return fmt.Errorf("standing for election: %w", err)
+	}
 	return nil
 }
 
