@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -88,16 +89,21 @@ func (p *pebbleFS) OpenReadWrite(name string, _ vfs.DiskWriteCategory, _ ...vfs.
 	return p.openWrite(name)
 }
 
-// openWrite opens a file that may be new. Its name is durable at once: Pebble
-// counts on files being found after a crash in the order they were made, such as
-// a manifest before the marker that points to it, and POSIX promises no order.
+// openWrite opens a file that may be new. The names of manifests and markers
+// are durable at once: Pebble counts on a manifest being found after a crash
+// before the marker that points to it, and on a new marker before the old one
+// is gone, and POSIX promises no order. Of all others Pebble syncs the folder
+// itself before it relies on them.
 func (p *pebbleFS) openWrite(name string) (vfs.File, error) {
 	var f disk.File
 	p.change(func() (err error) {
 		if f, err = p.under.OpenWrite(name); err != nil {
 			return err
 		}
-		return p.under.SyncDir(path.Dir(name))
+		if base := path.Base(name); strings.HasPrefix(base, "MANIFEST-") || strings.HasPrefix(base, "marker.") {
+			err = p.under.SyncDir(path.Dir(name))
+		}
+		return err
 	})
 	if f == nil {
 		if err := p.after.MkdirAll(path.Dir(name), 0o755); err != nil {
