@@ -211,6 +211,7 @@ type TaskConfig struct {
 	StateDir string
 	// OnStatus, if not nil, is called after each change of the status but
 	// those of progress alone, in their order, never twice at a time. It must
-	// not block and not call the task.
+	// not block and not call the task. If it is nil, the host logs what went
+	// wrong.
 	OnStatus func(Status)
 }

@@ -61,19 +61,17 @@ func (t *task) begin() { t.super.step(event{kind: begin}, nil) }
 // Status returns the task's status.
 func (t *task) Status() Status { return t.super.status() }
 
+// statusChanged tells whoever wants to know, or else the log.
 func (t *task) statusChanged(s Status) {
-	switch s.State {
-	case BackingOff:
-		t.log.Warn("the connector's process will be restarted", "cause", s.Err)
-	case Running:
-		if s.Err != nil {
-			t.log.Warn("the connector retries", "cause", s.Err)
-		}
-	case Failed:
-		t.log.Error("the connector failed", "cause", s.Err)
-	}
-	if t.cfg.OnStatus != nil {
+	switch {
+	case t.cfg.OnStatus != nil:
 		t.cfg.OnStatus(s)
+	case s.State == BackingOff:
+		t.log.Warn("the connector's process will be restarted", "cause", s.Err)
+	case s.State == Running && s.Err != nil:
+		t.log.Warn("the connector retries", "cause", s.Err)
+	case s.State == Failed:
+		t.log.Error("the connector failed", "cause", s.Err)
 	}
 }
 
