@@ -69,13 +69,13 @@ type Config struct {
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
 	if len(c.Brokers) == 0 && len(c.Client) == 0 {
-		errs = append(errs, errors.New("Brokers is empty: give the address of at least one broker"))
+		errs = append(errs, errors.New("no brokers: give Brokers the address of at least one"))
 	}
 	if c.Threads < 0 || c.CommitInterval < 0 || c.StateBytes < 0 || c.ReplicationFactor < 0 || c.MaxIdle < 0 {
-		errs = append(errs, errors.New("Threads, CommitInterval, StateBytes, ReplicationFactor and MaxIdle cannot be negative"))
+		errs = append(errs, errors.New("negative numbers: Threads, CommitInterval, StateBytes, ReplicationFactor and MaxIdle start at zero"))
 	}
 	if c.ReplicationFactor > 1<<15-1 {
-		errs = append(errs, fmt.Errorf("ReplicationFactor %d is more than Kafka allows", c.ReplicationFactor))
+		errs = append(errs, fmt.Errorf("a ReplicationFactor of %d is more than Kafka allows", c.ReplicationFactor))
 	}
 	if c.Threads == 0 {
 		c.Threads = DefaultThreads

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -111,7 +110,6 @@ type job struct {
 	stop context.CancelFunc
 	done chan struct{}
 	err  error
-	once sync.Once
 }
 
 func (c *cluster) config(dir string) streams.Config {

@@ -208,7 +208,6 @@ func TestSessionsMergeAcrossRestarts(t *testing.T) {
 	j.mustEnd()
 }
 
-
 func TestInternalTopicOfTheWrongSizeIsNamed(t *testing.T) {
 	c := startCluster(t)
 	c.createTopic("lines", 2)

@@ -14,7 +14,7 @@ import (
 type KeyValue[K, V any] struct{ s *keyValue[K, V] }
 
 type keyValue[K, V any] struct {
-	store  *Store
+	store  *byteStore
 	codecs codecs[K, V]
 	key    []byte
 	value  []byte

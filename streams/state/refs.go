@@ -112,7 +112,7 @@ func (r SessionRef[K, V]) In(s *Stores) (Session[K, V], error) {
 }
 
 // store finds the store that a reference means and checks its kind.
-func (s *Stores) store(spec Spec) (*Store, error) {
+func (s *Stores) store(spec Spec) (*byteStore, error) {
 	st, ok := s.stores[spec.Name]
 	if !ok {
 		return nil, fmt.Errorf("store %q: this task has no such store: list it where the operator is added", spec.Name)

@@ -17,7 +17,7 @@ import (
 type Session[K, V any] struct{ s *sessions[K, V] }
 
 type sessions[K, V any] struct {
-	store  *Store
+	store  *byteStore
 	codecs codecs[K, V]
 	key    []byte
 	value  []byte

@@ -15,10 +15,10 @@ import (
 // a range deletion, every few records. It is Kafka Streams' minimum.
 const segmentIntervalMin = time.Minute
 
-// Store is the bytes of one store of a task. Its keys are those of its
+// byteStore is the bytes of one store of a task. Its keys are those of its
 // changelog (docs/format/state-store.md); it puts entries of window and
 // session stores into segments of time and lets them expire.
-type Store struct {
+type byteStore struct {
 	owner   *Stores
 	spec    Spec
 	topic   string
@@ -46,8 +46,8 @@ type visibleTime struct {
 	segments []window.Instant // ascending
 }
 
-func newStore(owner *Stores, spec Spec) *Store {
-	st := &Store{owner: owner, spec: spec, prefix: storePrefix(keyEntry, spec.Name)}
+func newStore(owner *Stores, spec Spec) *byteStore {
+	st := &byteStore{owner: owner, spec: spec, prefix: storePrefix(keyEntry, spec.Name)}
 	if owner.config.ChangelogTopic != nil && !spec.Unlogged {
 		st.topic = owner.config.ChangelogTopic(spec.Name)
 	}
@@ -55,7 +55,7 @@ func newStore(owner *Stores, spec Spec) *Store {
 }
 
 // load reads what the backend knows of the store, and describes a new one.
-func (st *Store) load() error {
+func (st *byteStore) load() error {
 	st.intervalMs, st.observed, st.segments = 0, 0, map[window.Instant]int64{}
 	if st.spec.Kind != KindKeyValue {
 		st.intervalMs = max(st.spec.Retention/2, segmentIntervalMin).Milliseconds()
@@ -91,14 +91,14 @@ func (st *Store) load() error {
 	return err
 }
 
-func (st *Store) describe() error {
+func (st *byteStore) describe() error {
 	st.described = st.observed
 	enc := appendDescription(nil, description{st.spec.Kind, uint64(st.intervalMs), st.observed})
 	return st.backend.set(descriptionKey(st.spec.Name), enc)
 }
 
 // publish shows committed reads the present times and segments.
-func (st *Store) publish() {
+func (st *byteStore) publish() {
 	if st.spec.Kind == KindKeyValue {
 		return
 	}
@@ -106,7 +106,7 @@ func (st *Store) publish() {
 }
 
 // beforeCommit removes expired segments and notes the observed time.
-func (st *Store) beforeCommit() error {
+func (st *byteStore) beforeCommit() error {
 	for _, segment := range slices.Sorted(maps.Keys(st.segments)) {
 		if st.isLive(st.lastOf(segment), st.observed) {
 			break
@@ -121,9 +121,9 @@ func (st *Store) beforeCommit() error {
 	return st.describe()
 }
 
-func (st *Store) afterCommit() { st.publish() }
+func (st *byteStore) afterCommit() { st.publish() }
 
-func (st *Store) removeSegment(segment window.Instant) error {
+func (st *byteStore) removeSegment(segment window.Instant) error {
 	from := appendSegment(slices.Clone(st.prefix), segment)
 	end := prefixEnd(st.prefix)
 	if next := segment + window.Instant(st.intervalMs); next > segment {
@@ -136,7 +136,7 @@ func (st *Store) removeSegment(segment window.Instant) error {
 	return st.backend.delete(appendSegment(storePrefix(keyFloor, st.spec.Name), segment))
 }
 
-func (st *Store) reset() error {
+func (st *byteStore) reset() error {
 	if err := removeStore(st.backend, st.spec.Name); err != nil {
 		return err
 	}
@@ -146,21 +146,21 @@ func (st *Store) reset() error {
 
 // isLive tells whether an entry of time t is still kept when the store has
 // observed the given time.
-func (st *Store) isLive(t, observed window.Instant) bool {
+func (st *byteStore) isLive(t, observed window.Instant) bool {
 	return t > observed.Add(-st.spec.Retention)
 }
 
 // lastOf returns the last time that falls into a segment, or, of the segment
 // that reaches to the end of time, the last of all but one.
-func (st *Store) lastOf(segment window.Instant) window.Instant {
+func (st *byteStore) lastOf(segment window.Instant) window.Instant {
 	return segment.Add(time.Duration(st.intervalMs)*time.Millisecond) - 1
 }
 
 // advance tells the store that time has come to t.
-func (st *Store) advance(t window.Instant) { st.observed = max(st.observed, t) }
+func (st *byteStore) advance(t window.Instant) { st.observed = max(st.observed, t) }
 
 // timeOf returns what the expiry of an entry goes by.
-func (st *Store) timeOf(key []byte) (window.Instant, error) {
+func (st *byteStore) timeOf(key []byte) (window.Instant, error) {
 	if st.spec.Kind == KindWindow {
 		_, start, _, err := SplitWindowKey(key)
 		return start, err
@@ -169,13 +169,13 @@ func (st *Store) timeOf(key []byte) (window.Instant, error) {
 	return span.End, err
 }
 
-func (st *Store) segmentOf(t window.Instant) window.Instant {
+func (st *byteStore) segmentOf(t window.Instant) window.Instant {
 	return t - t%window.Instant(st.intervalMs)
 }
 
 // entryKey returns the backend's key of an entry, in the owner's scratch, and
 // the entry's time and whether it is live.
-func (st *Store) entryKey(key []byte) (full []byte, t window.Instant, live bool, err error) {
+func (st *byteStore) entryKey(key []byte) (full []byte, t window.Instant, live bool, err error) {
 	st.key = append(st.key[:0], st.prefix...)
 	live = true
 	if st.spec.Kind != KindKeyValue {
@@ -191,7 +191,7 @@ func (st *Store) entryKey(key []byte) (full []byte, t window.Instant, live bool,
 
 // get returns the value of a key, which is valid until the next call of a
 // method.
-func (st *Store) get(key []byte) (value []byte, ok bool, err error) {
+func (st *byteStore) get(key []byte) (value []byte, ok bool, err error) {
 	full, _, live, err := st.entryKey(key)
 	if err != nil || !live {
 		return nil, false, err
@@ -202,7 +202,7 @@ func (st *Store) get(key []byte) (value []byte, ok bool, err error) {
 
 // put writes and captures an entry; a nil value deletes it. A write to an
 // expired entry is counted and dropped.
-func (st *Store) put(key, value []byte) error {
+func (st *byteStore) put(key, value []byte) error {
 	if st.spec.Kind != KindKeyValue {
 		t, err := st.timeOf(key)
 		if err != nil {
@@ -217,7 +217,7 @@ func (st *Store) put(key, value []byte) error {
 	return st.owner.config.Capture(Change{Store: st.spec.Name, Key: key, Value: value})
 }
 
-func (st *Store) restore(key, value []byte, offset int64) error {
+func (st *byteStore) restore(key, value []byte, offset int64) error {
 	if st.spec.Kind != KindKeyValue {
 		t, err := st.timeOf(key)
 		if err != nil {
@@ -233,7 +233,7 @@ func (st *Store) restore(key, value []byte, offset int64) error {
 
 // write puts an entry into the pending batch unless it has expired. The record
 // of it in the changelog is at floor or above.
-func (st *Store) write(key, value []byte, floor int64) (kept bool, err error) {
+func (st *byteStore) write(key, value []byte, floor int64) (kept bool, err error) {
 	full, t, live, err := st.entryKey(key)
 	if err != nil {
 		return false, err
@@ -254,7 +254,7 @@ func (st *Store) write(key, value []byte, floor int64) (kept bool, err error) {
 }
 
 // ensureSegment notes a segment that gets its first entry.
-func (st *Store) ensureSegment(segment window.Instant, floor int64) error {
+func (st *byteStore) ensureSegment(segment window.Instant, floor int64) error {
 	if _, ok := st.segments[segment]; ok {
 		return nil
 	}
@@ -265,7 +265,7 @@ func (st *Store) ensureSegment(segment window.Instant, floor int64) error {
 
 // scan yields the entries of a key-value store with keys in [from, end); a nil
 // end means to the last.
-func (st *Store) scan(from, end []byte, o scanOptions, yield func(key, value []byte) bool) error {
+func (st *byteStore) scan(from, end []byte, o scanOptions, yield func(key, value []byte) bool) error {
 	lower := append(slices.Clone(st.prefix), from...)
 	upper := prefixEnd(st.prefix)
 	if end != nil {
@@ -277,7 +277,7 @@ func (st *Store) scan(from, end []byte, o scanOptions, yield func(key, value []b
 // scanTimes yields the live entries of a windowed store with times in span and
 // keys in [from, end), segment after segment and by key within one; a nil end
 // means to the last.
-func (st *Store) scanTimes(span window.Span, from, end []byte, o scanOptions, yield func(key, value []byte, t window.Instant) bool) error {
+func (st *byteStore) scanTimes(span window.Span, from, end []byte, o scanOptions, yield func(key, value []byte, t window.Instant) bool) error {
 	now := st.visible.Load()
 	if !o.committed {
 		now = &visibleTime{st.observed, slices.Sorted(maps.Keys(st.segments))}
@@ -315,6 +315,6 @@ func (st *Store) scanTimes(span window.Span, from, end []byte, o scanOptions, yi
 
 // getCommitted returns a copy of the committed value of a key of a key-value
 // store.
-func (st *Store) getCommitted(key []byte) (value []byte, ok bool, err error) {
+func (st *byteStore) getCommitted(key []byte) (value []byte, ok bool, err error) {
 	return st.backend.get(nil, append(slices.Clone(st.prefix), key...), true)
 }

@@ -59,7 +59,7 @@ type Config struct {
 // any goroutine.
 type Stores struct {
 	config     Config
-	stores     map[string]*Store
+	stores     map[string]*byteStore
 	disk       backend // nil if no store is on disk
 	memory     backend // nil if no store is in memory
 	checkpoint Checkpoint
@@ -77,7 +77,7 @@ func Open(cfg Config) (*Stores, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Stores{config: cfg, stores: map[string]*Store{}, freeMemory: func() {}}
+	s := &Stores{config: cfg, stores: map[string]*byteStore{}, freeMemory: func() {}}
 	for _, spec := range cfg.Specs {
 		if err := spec.Validate(); err != nil {
 			return nil, err
@@ -321,8 +321,8 @@ func (s *Stores) backends() []backend {
 
 // sorted lists the stores by name, so that what is written does not depend on
 // the order of a map.
-func (s *Stores) sorted() []*Store {
-	return slices.SortedFunc(maps.Values(s.stores), func(a, b *Store) int {
+func (s *Stores) sorted() []*byteStore {
+	return slices.SortedFunc(maps.Values(s.stores), func(a, b *byteStore) int {
 		if a.spec.Name < b.spec.Name {
 			return -1
 		}

@@ -21,7 +21,7 @@ var allTime = window.Span{Start: 0, End: math.MaxInt64}
 type Window[K, V any] struct{ s *windows[K, V] }
 
 type windows[K, V any] struct {
-	store  *Store
+	store  *byteStore
 	codecs codecs[K, V]
 	key    []byte
 	value  []byte

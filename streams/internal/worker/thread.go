@@ -308,7 +308,8 @@ func (t *thread) poll(ctx context.Context, idle bool) error {
 		t.mu.Unlock()
 		cancel()
 	} else if !t.sated() {
-		fetches = t.client.PollRecords(nil, pollRecordsMax) //nolint:staticcheck // nil does not wait
+		//lint:ignore SA1012 a nil context takes what was fetched and does not wait
+		fetches = t.client.PollRecords(nil, pollRecordsMax)
 	}
 	var fatal error
 	fetches.EachError(func(topic string, partition int32, err error) {
