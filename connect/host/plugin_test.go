@@ -42,6 +42,8 @@ func servePlugin(name string) {
 	switch name {
 	case "chatty":
 		fmt.Println("hello from an author who debugs")
+	case "chatty-on-the-line":
+		fmt.Print("loading...")
 	case "early-exit":
 		fmt.Fprintln(os.Stderr, "no licence file found")
 		os.Exit(3)
@@ -79,7 +81,7 @@ func testPlugins() []connector.Plugin {
 	flushing.Name, flushing.Spec.Source, flushing.NewSource = "flushing", nil, nil
 	flushing.NewSink = func() connector.Sink { return &flushSink{} }
 	plugins := []connector.Plugin{plain, flushing}
-	for _, name := range []string{"chatty", "early-exit", "never-serves"} {
+	for _, name := range []string{"chatty", "chatty-on-the-line", "early-exit", "never-serves"} {
 		p := plain
 		p.Name = name
 		plugins = append(plugins, p)

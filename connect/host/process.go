@@ -291,17 +291,37 @@ func (r *cmdRunner) pid() int {
 // explain makes an error of a failed start worth reading.
 func (r *cmdRunner) explain(err error) error {
 	text := err.Error()
-	if printed, ok := strings.CutPrefix(text, "Unrecognized remote plugin message: "); ok {
-		line, _, _ := strings.Cut(printed, "\n")
-		if line != "" {
-			return fmt.Errorf("starting %s: it printed %q to standard output before it called connector.Serve, which must come first", r.command[0], line)
-		}
+	if printed, ok := printedEarly(text); ok {
+		return fmt.Errorf("starting %s: it printed %q to standard output before it called connector.Serve, which must come first", r.command[0], printed)
+	}
+	if strings.HasPrefix(text, unknownLine) {
 		text = "it ended without having called connector.Serve"
 	}
 	if last := r.output.lastLines(); last != "" {
 		text += "; its last output was: " + last
 	}
 	return fmt.Errorf("starting %s: %s", strings.Join(r.command, " "), text)
+}
+
+// What go-plugin's errors begin with if the plugin's first line is not the
+// handshake, or if something stands before it on its line.
+const (
+	unknownLine  = "Unrecognized remote plugin message: "
+	badFirstPart = `error parsing core protocol version: strconv.Atoi: parsing "`
+)
+
+// printedEarly finds in go-plugin's error what a plugin printed in place of the
+// handshake.
+func printedEarly(text string) (printed string, ok bool) {
+	if rest, ok := strings.CutPrefix(text, unknownLine); ok {
+		line, _, _ := strings.Cut(rest, "\n")
+		return line, line != ""
+	}
+	if rest, ok := strings.CutPrefix(text, badFirstPart); ok {
+		line, _, _ := strings.Cut(rest, `": invalid syntax`)
+		return strings.TrimSuffix(line, strconv.Itoa(plugin.CoreProtocolVersion)), true
+	}
+	return "", false
 }
 
 // Wait implements runner.Runner.

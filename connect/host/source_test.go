@@ -234,8 +234,9 @@ func TestRetryOfOpenStartsAgainUntilItWorks(t *testing.T) {
 
 func TestStartThatFailsSaysWhy(t *testing.T) {
 	for plugin, want := range map[string]string{
-		"chatty":     `it printed "hello from an author who debugs" to standard output before it called connector.Serve`,
-		"early-exit": "no licence file found",
+		"chatty":             `it printed "hello from an author who debugs" to standard output before it called connector.Serve`,
+		"chatty-on-the-line": `it printed "loading..." to standard output before`,
+		"early-exit":         "no licence file found",
 	} {
 		t.Run(plugin, func(t *testing.T) {
 			t.Parallel()

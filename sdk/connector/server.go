@@ -26,7 +26,7 @@ type server struct {
 	liveOnce sync.Once
 
 	calls semaphore // held by each call to the author's code but Ack
-	acks  semaphore // held by Ack, and by Close
+	acks  semaphore // held by Ack, and by Open and Close
 
 	mu     sync.Mutex
 	isOpen bool // between Open and Close
@@ -170,6 +170,10 @@ func (s *server) open(ctx context.Context, req *protocol.OpenRequest) error {
 		return err
 	}
 	defer s.calls.release()
+	if err := s.acks.acquire(ctx); err != nil {
+		return err
+	}
+	defer s.acks.release()
 	if !s.isIdle() || s.source != nil || s.sink != nil {
 		return errors.New("the host opened the task twice")
 	}
