@@ -88,17 +88,27 @@ func New(cfg Config) (*Broker, error) {
 }
 
 // Run serves until ctx ends and then stops cleanly: replies that are due go
-// out, logs are flushed and closed, and nil is returned. It must be called
+// out, logs are flushed and closed, and nil is returned. It also stops, with an
+// error, when the cluster's metadata cannot be written any more: records could
+// still be, but no topic made and no leader known for sure. It must be called
 // once.
 func (b *Broker) Run(ctx context.Context) error {
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
 	b.server.Start()
 	var checks sync.WaitGroup
-	checks.Go(func() { b.checkAdvertised(ctx) })
-	<-ctx.Done()
+	checks.Go(func() { b.checkAdvertised(serving) })
+	var failure error
+	select {
+	case <-ctx.Done():
+	case <-b.node.Failed():
+		failure = fmt.Errorf("the cluster's metadata stopped: %w", b.node.Err())
+	}
+	stop()
 	checks.Wait()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
 	defer cancel()
-	return b.close(grace)
+	return errors.Join(failure, b.close(grace))
 }
 
 // Addr is the host:port that clients are told for the first listener.

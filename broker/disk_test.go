@@ -1,6 +1,8 @@
 package broker_test
 
 import (
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,10 +11,13 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/millrace/millrace/broker"
 	"github.com/millrace/millrace/broker/brokertest"
 	"github.com/millrace/millrace/broker/internal/batch"
+	"github.com/millrace/millrace/broker/internal/disk"
 )
 
 func TestFullDiskRefusesWritesAndNothingElse(t *testing.T) {
@@ -99,4 +104,34 @@ func TestFoldersFollowTheMetadata(t *testing.T) {
 		t.Error("the start did not remove the leftover, or removed more")
 	}
 	consume(t, newClient(t, c, fromStart("views")...), 1)
+}
+
+func TestFailedMetadataDiskEndsTheBrokerAndSaysWhy(t *testing.T) {
+	faults := disk.WithFaults(disk.NewMemory(time.Now))
+	b, err := broker.New(broker.Config{
+		Disk: broker.DiskOf(faults, "data"), Listen: "127.0.0.1:0", Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- b.Run(t.Context()) }()
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+
+	faults.FailSync(func(path string) bool { return strings.Contains(path, "metadata") })
+	// The answer may be an error or the end of the connection.
+	ctx := testContext(t)
+	go func() { _, _ = kadm.NewClient(client).CreateTopic(ctx, 1, 1, nil, "views") }()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, disk.ErrSyncFailed) || !strings.Contains(err.Error(), "metadata") {
+			t.Errorf("Run ended with %v, want the failed sync of the metadata", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the broker goes on without metadata")
+	}
 }
