@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/millrace/millrace/broker/internal/batch"
 	"github.com/millrace/millrace/broker/internal/cluster"
 	"github.com/millrace/millrace/broker/internal/coord"
@@ -44,11 +46,14 @@ func (a *applier) apply(old, next *cluster.Image) {
 		a.started = true
 		a.removeLeftovers(next)
 	}
+	var work []func()
 	for _, was := range old.Topics() {
 		if is, ok := next.Topic(was.Name); !ok || is.ID != was.ID {
-			a.topicGone(was)
+			work = append(work, a.topicGone(was)...)
 		}
 	}
+	inParallel(work)
+	work = nil
 	for _, is := range next.Topics() {
 		was, ok := old.Topic(is.Name)
 		if ok && was == is {
@@ -57,8 +62,23 @@ func (a *applier) apply(old, next *cluster.Image) {
 		if ok && was.ID != is.ID {
 			was = nil
 		}
-		a.topicChanged(was, is)
+		work = append(work, a.topicChanged(was, is)...)
 	}
+	inParallel(work)
+}
+
+// atOnce is how many partitions are made or deleted at once. Each takes a few
+// fsyncs, which a file system carries out together.
+const atOnce = 16
+
+// inParallel does the work on partitions, which does not depend on each other.
+func inParallel(work []func()) {
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for _, do := range work {
+		g.Go(func() error { do(); return nil })
+	}
+	_ = g.Wait() // each reports what went wrong by itself
 }
 
 // removeLeftovers deletes partitions of topics that were deleted while this
@@ -78,21 +98,25 @@ func (a *applier) holds(t *cluster.Topic, number int32) bool {
 	return int(number) < len(t.Partitions) && slices.Contains(t.Partitions[number].Replicas, a.self)
 }
 
-func (a *applier) topicGone(t *cluster.Topic) {
+// topicGone gives up a topic that was deleted, and returns what is to be done
+// about its partitions.
+func (a *applier) topicGone(t *cluster.Topic) (work []func()) {
+	a.log.Info("topic deleted", "topic", t.Name, "id", t.ID, "partitions", len(t.Partitions))
 	for i := range t.Partitions {
 		number := int32(i)
 		if t.Name == cluster.OffsetsTopic {
 			a.groups.Resign(number)
 		}
 		if a.holds(t, number) {
-			a.delete(ident.TopicPartition{Topic: t.Name, Partition: number})
+			work = append(work, func() { a.delete(ident.TopicPartition{Topic: t.Name, Partition: number}) })
 		}
 	}
 	if t.Name == cluster.OffsetsTopic {
 		a.groups.SetPartitions(0)
-		return
+	} else {
+		a.groups.ForgetTopic(t.Name, t.ID)
 	}
-	a.groups.ForgetTopic(t.Name, t.ID)
+	return work
 }
 
 func (a *applier) delete(tp ident.TopicPartition) {
@@ -101,8 +125,9 @@ func (a *applier) delete(tp ident.TopicPartition) {
 	}
 }
 
-// topicChanged makes a topic what it is now; was is nil if it is new.
-func (a *applier) topicChanged(was, is *cluster.Topic) {
+// topicChanged returns what is to be done about the partitions of a topic to
+// make it what it is now; was is nil if it is new.
+func (a *applier) topicChanged(was, is *cluster.Topic) (work []func()) {
 	if is.Name == cluster.OffsetsTopic {
 		a.groups.SetPartitions(int32(len(is.Partitions)))
 	}
@@ -116,13 +141,16 @@ func (a *applier) topicChanged(was, is *cluster.Topic) {
 			before = &was.Partitions[i]
 		}
 		tp := ident.TopicPartition{Topic: is.Name, Partition: int32(i)}
-		p, err := a.open(tp, is.ID, own)
-		if err != nil {
-			a.log.Error("opening the log of a partition; it is offline", "partition", tp, "err", err)
-			continue
-		}
-		a.lead(p, before, &is.Partitions[i])
+		work = append(work, func() {
+			p, err := a.open(tp, is.ID, own)
+			if err != nil {
+				a.log.Error("opening the log of a partition; it is offline", "partition", tp, "err", err)
+				return
+			}
+			a.lead(p, before, &is.Partitions[i])
+		})
 	}
+	return work
 }
 
 // open returns a partition, made anew when its folder is that of an older

@@ -303,7 +303,7 @@ func (m *Manager) Delete(tp ident.TopicPartition) error {
 	if err != nil {
 		return fmt.Errorf("deleting partition %v: %w", tp, err)
 	}
-	m.cfg.Logger.Info("deleted partition", "partition", tp.String())
+	m.cfg.Logger.Debug("deleted partition", "partition", tp.String())
 	return nil
 }
 
