@@ -20,21 +20,23 @@ import (
 // output is one file of JSON lines that is being written.
 //
 // Beside <stem>.jsonl there is .<name>.state, which says up to where the file
-// is good, and which records are in it. A batch is appended and synced, then
+// is good, and which offsets are in it. A batch is appended and synced, then
 // the state is replaced: after a crash in between, the file is cut to what the
 // state says, and the batch, which comes again, is written once. After a crash
-// behind it, the records that come again are recognised.
+// behind it, the records that come again are recognised by their lines.
 type output struct {
 	stem        string // path without extension
 	rotateBytes int64
 	log         *slog.Logger
 
-	file  *os.File
-	state outputState
-	lines []byte // of the batch, not yet written
-	next  map[string]partitionState
+	file   *os.File
+	state  outputState
+	recent *recentLines
 
-	skipped int // records recognised since the last one that was new
+	lines []byte                    // of the batch, not yet written
+	next  map[string]partitionState // what is written of partitions, with the batch
+
+	recognised int // records left out since the last one that was new
 }
 
 // outputState is what the state file holds.
@@ -51,8 +53,6 @@ type partitionState struct {
 	Begin int64 `json:"begin"`
 	End   int64 `json:"end"`
 	// Latest is the latest timestamp among them, in milliseconds since 1970.
-	// A record of these offsets but a later time is another: the topic was
-	// deleted and made again.
 	Latest int64 `json:"latest"`
 }
 
@@ -75,6 +75,9 @@ func openOutput(stem string, rotateBytes int64, log *slog.Logger) (*output, erro
 		return nil, fmt.Errorf("opening a file to write: %w", err)
 	}
 	if err := errors.Join(o.repair(hasState), syncFolder(filepath.Dir(stem))); err != nil {
+		return nil, errors.Join(err, o.file.Close())
+	}
+	if err := o.readRecent(); err != nil {
 		return nil, errors.Join(err, o.file.Close())
 	}
 	return o, nil
@@ -141,46 +144,42 @@ func endOfLastLine(f io.ReaderAt, size int64) (int64, error) {
 	return 0, nil
 }
 
-// hasWritten reports whether a record is in the file already.
-func (o *output) hasWritten(r *connector.Record) bool {
-	p, ok := o.state.Partitions[strconv.Itoa(int(r.Partition))]
-	if !ok || r.Offset < p.Begin || r.Offset >= p.End || millis(r.Timestamp) > p.Latest {
+// hasWritten reports whether a record is in the file already: its offset is
+// among those written, it is no later than they are, and its line is among the
+// last ones. Offsets alone do not tell, as a topic may have been deleted and
+// made again.
+func (o *output) hasWritten(r *connector.Record, line []byte) bool {
+	p, ok := o.state.Partitions[partitionKey(r)]
+	if !ok || r.Offset < p.Begin || r.Offset >= p.End || millis(r.Timestamp) > p.Latest || !o.recent.has(line) {
 		return false
 	}
-	o.skipped++
+	o.recognised++
 	return true
 }
 
-// add adds a record to what the next commit writes. An error leaves the record
-// out.
-func (o *output) add(r *connector.Record, appendLine func([]byte, *connector.Record) ([]byte, error)) error {
-	if o.skipped > 0 {
-		o.log.Info("left out records that were in the file already", "path", o.path(), "records", o.skipped,
-			"to_write_them_again", "stop the connector and remove "+o.statePath())
-		o.skipped = 0
+func partitionKey(r *connector.Record) string { return strconv.Itoa(int(r.Partition)) }
+
+// add adds a record's line to what the next commit writes.
+func (o *output) add(r *connector.Record, line []byte) {
+	if o.recognised > 0 {
+		o.log.Info("left out records that were in the file already", "path", o.path(), "records", o.recognised)
+		o.recognised = 0
 	}
 	if o.next == nil {
 		o.next = make(map[string]partitionState)
 	}
-	before := len(o.lines)
-	lines, err := appendLine(o.lines, r)
-	o.lines = lines
-	if err != nil {
-		o.lines = lines[:before]
-	}
-	// A bad record counts as seen all the same: it goes elsewhere.
-	key := strconv.Itoa(int(r.Partition))
+	o.lines = append(o.lines, line...)
+	key := partitionKey(r)
 	p, ok := o.next[key]
 	if !ok {
 		p, ok = o.state.Partitions[key]
 	}
-	if !ok || r.Offset < p.End { // the first, or the topic begins anew, or was rewound by its user
+	if !ok || r.Offset < p.End { // the first, or the topic begins anew, or its user went back
 		p = partitionState{Begin: r.Offset, Latest: millis(r.Timestamp)}
 	}
 	p.End = r.Offset + 1
 	p.Latest = max(p.Latest, millis(r.Timestamp))
 	o.next[key] = p
-	return err
 }
 
 // commit writes what was added, durably.
@@ -199,6 +198,7 @@ func (o *output) commit() error {
 		// Not to be tried again: the second fsync may claim what the first lost.
 		return fmt.Errorf("syncing %s: %w", o.path(), err)
 	}
+	o.recent.add(lines)
 	o.state.Bytes += int64(len(lines))
 	for key, p := range next {
 		o.state.Partitions[key] = p
@@ -223,14 +223,14 @@ func (o *output) undo(err error) error {
 
 // rotate puts the file aside and begins a new one.
 func (o *output) rotate() error {
-	aside, err := o.nextAside()
+	last, err := o.lastAside()
 	if err != nil {
 		return err
 	}
 	if err := o.file.Close(); err != nil {
 		return fmt.Errorf("closing %s: %w", o.path(), err)
 	}
-	if err := os.Rename(o.path(), aside); err != nil {
+	if err := os.Rename(o.path(), o.asidePath(last+1)); err != nil {
 		return fmt.Errorf("putting a full file aside: %w", err)
 	}
 	if o.file, err = os.OpenFile(o.path(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644); err != nil {
@@ -243,11 +243,15 @@ func (o *output) rotate() error {
 	return o.writeState()
 }
 
-// nextAside returns a name behind those of all files put aside before.
-func (o *output) nextAside() (string, error) {
+func (o *output) asidePath(number int) string {
+	return fmt.Sprintf("%s.%06d.jsonl", o.stem, number)
+}
+
+// lastAside returns the number of the file put aside last, or 0.
+func (o *output) lastAside() (int, error) {
 	taken, err := filepath.Glob(globQuote(o.stem) + ".*.jsonl")
 	if err != nil {
-		return "", fmt.Errorf("looking for files put aside: %w", err)
+		return 0, fmt.Errorf("looking for files put aside: %w", err)
 	}
 	last := 0
 	for _, path := range taken {
@@ -256,7 +260,7 @@ func (o *output) nextAside() (string, error) {
 			last = max(last, n)
 		}
 	}
-	return fmt.Sprintf("%s.%06d.jsonl", o.stem, last+1), nil
+	return last, nil
 }
 
 // globQuote quotes a path for filepath.Glob.

@@ -1,7 +1,9 @@
 package file
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +23,7 @@ type sink struct {
 	asRecords   bool
 	rotateBytes int64
 	files       map[string]*output // by topic
+	line        []byte             // of the record at hand
 }
 
 // Open implements connector.Sink.
@@ -51,15 +54,13 @@ func (s *sink) Write(_ context.Context, in *connector.Batch) error {
 		if err != nil {
 			return err
 		}
-		if out.hasWritten(r) {
-			// It may be a bad one, whose error the host did not get to hear.
-			_, err = s.appendLine(nil, r)
-		} else {
-			touched[out] = true
-			err = out.add(r, s.appendLine)
-		}
-		if err != nil {
+		if s.line, err = s.appendLine(s.line[:0], r); err != nil {
 			bad[i] = err
+			continue
+		}
+		if !out.hasWritten(r, s.line) {
+			touched[out] = true
+			out.add(r, s.line)
 		}
 	}
 	if err := commitAll(touched); err != nil {
@@ -98,14 +99,26 @@ func (s *sink) file(topic string) (*output, error) {
 }
 
 // appendLine appends a record as a line of JSON.
-func (s *sink) appendLine(dst []byte, r *connector.Record) ([]byte, error) {
-	var err error
-	if !s.asRecords {
-		if dst, err = r.Value.AppendJSON(dst); err != nil {
-			return dst, fmt.Errorf("its value: %w", err)
-		}
-		return append(dst, '\n'), nil
+func (s *sink) appendLine(dst []byte, r *connector.Record) (line []byte, err error) {
+	if s.asRecords {
+		dst, err = appendRecord(dst, r)
+	} else if dst, err = r.Value.AppendJSON(dst); err != nil {
+		err = fmt.Errorf("its value: %w", err)
 	}
+	if err != nil {
+		return dst, err
+	}
+	if bytes.IndexByte(dst, '\n') >= 0 { // a document that was laid out over several lines
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, dst); err != nil {
+			return dst, fmt.Errorf("its document: %w", err)
+		}
+		dst = append(dst[:0], compact.Bytes()...)
+	}
+	return append(dst, '\n'), nil
+}
+
+func appendRecord(dst []byte, r *connector.Record) (line []byte, err error) {
 	dst = append(dst, `{"topic":`...)
 	if dst, err = connector.TextValue(r.Topic).AppendJSON(dst); err != nil {
 		return dst, fmt.Errorf("its topic: %w", err)
@@ -130,7 +143,7 @@ func (s *sink) appendLine(dst []byte, r *connector.Record) ([]byte, error) {
 	if dst, err = appendHeaders(dst, r.Headers); err != nil {
 		return dst, fmt.Errorf("its headers: %w", err)
 	}
-	return append(dst, '}', '\n'), nil
+	return append(dst, '}'), nil
 }
 
 // appendHeaders appends headers as a list of [name, value], as names may

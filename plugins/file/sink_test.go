@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -102,11 +103,35 @@ func TestRecordsThatComeAgainAreWrittenOnce(t *testing.T) {
 	mustWrite(t, s, record(0, "a"), record(1, "b"), record(2, "c"), record(3, "d"))
 	requireFile(t, path, `"a"`, `"b"`, `"c"`, `"d"`)
 
-	// The topic was deleted and made again: the same offsets, but later.
-	again := record(1, "new")
-	again.Timestamp = time.UnixMilli(5000)
-	mustWrite(t, s, again)
-	requireFile(t, path, `"a"`, `"b"`, `"c"`, `"d"`, `"new"`)
+	// The topic was deleted and made again: the same offsets, other records.
+	later := record(0, "a")
+	later.Timestamp = time.UnixMilli(5000)
+	mustWrite(t, s, later, record(1, "new"))
+	requireFile(t, path, `"a"`, `"b"`, `"c"`, `"d"`, `"a"`, `"new"`)
+}
+
+func TestDocumentsOfSeveralLinesBecomeOne(t *testing.T) {
+	folder := t.TempDir()
+	s := openSink(t, folder, "format", "value")
+	mustWrite(t, s, connector.Record{Topic: "t", Value: connector.DocumentValue(connector.Document("{\n \"a\": 1.50,\n \"b\": \"x\\ny\"\n}"))})
+	requireFile(t, filepath.Join(folder, "t-0.jsonl"), `{"a":1.50,"b":"x\ny"}`)
+	err := s.Write(context.Background(), batch(connector.Record{Topic: "t", Offset: 1, Value: connector.DocumentValue(connector.Document("{\n"))}))
+	if bad, ok := errors.AsType[connector.RecordErrors](err); !ok || bad[0] == nil {
+		t.Errorf("a document that is no JSON: %v", err)
+	}
+}
+
+func TestOnlyTheLastLinesAreKept(t *testing.T) {
+	r := newRecentLines()
+	var lines []byte
+	for i := range recentMax + 10 {
+		lines = strconv.AppendInt(lines, int64(i), 10)
+		lines = append(lines, '\n')
+	}
+	r.add(lines)
+	if r.has([]byte("9\n")) || !r.has([]byte("10\n")) || len(r.count) != recentMax {
+		t.Errorf("%d lines are known", len(r.count))
+	}
 }
 
 // Every state in which a crash can leave the folder is repaired, and the batch
