@@ -135,8 +135,8 @@ func New(t *Topology, cfg Config) (*App, error) {
 
 // Run makes the job's internal topics, joins its group and processes until ctx ends; then it commits, leaves the group
 // and returns nil, within seconds. It returns early with an error when the job cannot go on: an input topic is
-// missing, a record failed and no handler dealt with it, access was refused. Trouble that passes (brokers that restart,
-// rebalances) is not an error. Run may be called once.
+// missing, a record failed and no handler dealt with it, access was refused, no broker answered for a minute at the
+// start. Trouble that passes (brokers that restart, rebalances) is not an error. Run may be called once.
 func (a *App) Run(ctx context.Context) error {
 	if a.ran.Swap(true) {
 		return errors.New("Run was called before: make a new App")

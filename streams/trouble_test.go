@@ -288,3 +288,17 @@ func TestStaticMemberRestartsWithoutMovingTasks(t *testing.T) {
 	restarts.mustEnd()
 	stays.mustEnd()
 }
+
+// TestJobWaitsForItsCluster starts the job before the broker.
+func TestJobWaitsForItsCluster(t *testing.T) {
+	c := startCluster(t)
+	c.createTopic("lines", 1)
+	c.createTopic("words", 1)
+	c.broker.Stop()
+	j := startJob(t, wordCount(t), c.config(t.TempDir()))
+	eventually(t, "the job to start", func() (bool, string) { p := j.app.Status().Phase; return p == streams.Starting, p.String() })
+	c.broker.Start()
+	c.produce("lines", "a")
+	wantCounts(t, map[string]int64{"a": 1}, j)
+	j.mustEnd()
+}

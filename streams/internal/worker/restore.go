@@ -17,8 +17,6 @@ const (
 	restoreBatchBytes = 8 << 20
 	// restoresMax is how many tasks of a process read changelogs at the same time.
 	restoresMax = 8
-	// restoreRetryMax is how long a restore waits before it tries again, at most.
-	restoreRetryMax = 2 * time.Second
 )
 
 // restore opens the stores of a task and brings them up to the ends of their changelogs. It runs in a goroutine of its
@@ -211,27 +209,4 @@ func (rt *Runtime) findChangelogs(ctx context.Context, r *taskRun) ([]changelog,
 		return nil
 	})
 	return logs, err
-}
-
-// retry tries something until it works, ctx ends, or it fails for good.
-func (rt *Runtime) retry(ctx context.Context, doing string, do func(context.Context) error) error {
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, restoreRetryMax) {
-		once, cancel := context.WithTimeout(ctx, requestTimeout)
-		err := do(once)
-		cancel()
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case isFatal(err):
-			return fmt.Errorf("%s: %w", doing, err)
-		}
-		rt.cfg.Log.Warn(doing+" failed; trying again", "err", err)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }

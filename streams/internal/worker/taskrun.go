@@ -35,8 +35,6 @@ type taskRun struct {
 	task *task.Task // nil until restored
 	// positions are where the changelogs are in the stores, as of the last commit or restore.
 	positions map[string]state.Position
-	// again says that the task was restored because its state was corrupt.
-	again     bool
 	waitUntil time.Time
 	counted   int64 // records that were reported as processed
 	committed time.Time
@@ -109,33 +107,17 @@ func (t *thread) begin(ctx context.Context, id task.ID, committed kadm.OffsetRes
 	}()
 }
 
-// fetchCommitted asks the group for the offsets and stream times of topics, until it gets them.
-func (t *thread) fetchCommitted(ctx context.Context, topics []string) (kadm.OffsetResponses, error) {
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		offsets, err := t.fetchCommittedOnce(ctx, topics)
-		if err == nil || isFatal(err) {
-			return offsets, err
-		}
-		t.log.Warn("cannot read the group's offsets yet", "err", err)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return nil, nil // the thread is about to stop; the tasks will not begin
-		}
+// fetchCommitted asks the group for the offsets and stream times of topics, until it gets them. When the thread is to stop
+// it returns none: the tasks will not begin.
+func (t *thread) fetchCommitted(ctx context.Context, topics []string) (offsets kadm.OffsetResponses, err error) {
+	err = t.rt.retry(ctx, "reading the group's committed offsets", func(ctx context.Context) error {
+		offsets, err = kadm.NewClient(t.client).FetchOffsetsForTopics(ctx, t.rt.cfg.Topology.Application, topics...)
+		return errors.Join(err, offsets.Error())
+	})
+	if ctx.Err() != nil {
+		return nil, nil
 	}
-}
-
-func (t *thread) fetchCommittedOnce(ctx context.Context, topics []string) (kadm.OffsetResponses, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	offsets, err := kadm.NewClient(t.client).FetchOffsetsForTopics(ctx, t.rt.cfg.Topology.Application, topics...)
-	if err == nil {
-		err = offsets.Error()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the group's committed offsets: %w", err)
-	}
-	return offsets, nil
+	return offsets, err
 }
 
 // setStarts tells kgo where the inputs of a task begin: at the committed offset, or where the source says.
@@ -335,12 +317,14 @@ func isTaskError(err error) bool {
 }
 
 // taskFailed deals with the failure of a task. A corrupt folder is removed and restored (Kafka's TaskCorruptedException),
-// unless it has just been: then the changelog is no better. Anything else ends the job, after the other tasks were
+// unless that was done lately: then the changelog is no better. Anything else ends the job, after the other tasks were
 // committed.
 func (t *thread) taskFailed(ctx context.Context, r *taskRun, cause error) error {
-	if !errors.Is(cause, state.ErrCorrupt) || r.again && r.committed.IsZero() {
+	now := t.rt.cfg.Now()
+	if before, again := t.mended[r.id]; !errors.Is(cause, state.ErrCorrupt) || again && now.Sub(before) < mendInterval {
 		return errors.Join(&taskError{r, cause}, t.closeTask(r), t.commit(ctx))
 	}
+	t.mended[r.id] = now
 	t.log.Error("the state of a task is corrupt; removing it and restoring from the changelogs", "task", r.id, "err", cause)
 	if err := t.closeTask(r); err != nil {
 		t.log.Warn("closing a corrupt task", "task", r.id, "err", err)
@@ -357,7 +341,6 @@ func (t *thread) taskFailed(ctx context.Context, r *taskRun, cause error) error 
 	t.rewind(r, committed)
 	t.flushLost(ctx)
 	t.begin(ctx, r.id, committed)
-	t.tasks[r.id].again = true
 	return nil
 }
 

@@ -34,6 +34,8 @@ const (
 	requestTimeout = 30 * time.Second
 	// stopMax bounds a clean stop: flushing and committing.
 	stopMax = 30 * time.Second
+	// mendInterval is how long a folder that was restored because it was corrupt must stay right.
+	mendInterval = 10 * time.Minute
 	// eventsMax bounds the queue of events; kgo has one callback at a time, restores as many as there are tasks.
 	eventsMax = 64
 )
@@ -48,6 +50,7 @@ type thread struct {
 	// fenced is set when the group refused a commit because the thread is no member any more: it stands still until
 	// kgo has noticed too.
 	fenced     bool
+	mended     map[task.ID]time.Time // when corrupt folders were removed
 	committed  time.Time
 	committing bool
 	reported   time.Time
@@ -83,7 +86,7 @@ const (
 
 func newThread(rt *Runtime, index int) (*thread, error) {
 	t := &thread{
-		rt: rt, index: index, log: rt.cfg.Log.With("thread", index), tasks: map[task.ID]*taskRun{},
+		rt: rt, index: index, log: rt.cfg.Log.With("thread", index), tasks: map[task.ID]*taskRun{}, mended: map[task.ID]time.Time{},
 		events: make(chan event, eventsMax), ended: make(chan struct{}), starts: map[string]map[int32]kgo.Offset{},
 		committed: rt.cfg.Now(), purged: rt.cfg.Now(),
 	}

@@ -16,6 +16,9 @@ import (
 	"github.com/millrace/millrace/streams/internal/topology"
 )
 
+// clusterReadyMax is how long a job waits at its start for a cluster that starts too.
+const clusterReadyMax = time.Minute
+
 // topicsReadyMax is how long new internal topics may take until every partition has a leader.
 const topicsReadyMax = 30 * time.Second
 
@@ -37,9 +40,15 @@ type topics struct {
 // must have the partitions that the plan wants.
 func prepareTopics(ctx context.Context, rt *Runtime) (*topics, error) {
 	external := rt.cfg.Topology.ExternalSources()
-	found, err := rt.admin.ListTopics(ctx, external...)
+	var found kadm.TopicDetails
+	waiting, cancel := context.WithTimeout(ctx, clusterReadyMax)
+	defer cancel()
+	err := rt.retry(waiting, "asking the cluster for the input topics", func(ctx context.Context) (err error) {
+		found, err = rt.admin.ListTopics(ctx, external...)
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("looking up the input topics: %w", err)
+		return nil, err
 	}
 	counts := map[string]int32{}
 	for _, name := range external {
