@@ -148,6 +148,20 @@ func (t *task) stateDir() string {
 	return filepath.Join(t.worker.cfg.StateDir, "connectors", t.connector, strconv.Itoa(t.number))
 }
 
+// lingering returns a context that ends a while after ctx does, for work that
+// is better brought to its end than broken off.
+func lingering(ctx context.Context, while time.Duration) (context.Context, context.CancelFunc) {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(while):
+			cancel()
+		case <-work.Done():
+		}
+	})
+	return work, func() { stop(); cancel() }
+}
+
 // closePlugin gives a plugin [stopTimeout] to close. After a stop an error of
 // the closing is of no interest.
 func closePlugin(ctx context.Context, closing func(context.Context) error) error {

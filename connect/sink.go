@@ -37,33 +37,29 @@ type sinkTask struct {
 func sinkGroup(connector string) string { return "connect-" + connector }
 
 // run reads and writes until it fails or ctx ends. Rebalances wait while a
-// batch is in hand; see revoked.
+// batch is in hand; see revoked. After a stop the batch in hand is still
+// written and committed, so that a clean stop leaves nothing to come twice.
 func (t *sinkTask) run(ctx context.Context) error {
 	t.written = map[string]map[int32]*kgo.Record{}
-	for {
-		if err := t.gate.pass(ctx); err != nil {
+	working, cancel := lingering(ctx, stopTimeout)
+	defer cancel()
+	for ctx.Err() == nil {
+		if t.gate.pass(ctx) != nil {
 			break
 		}
 		records, err := t.poll(ctx)
 		if err == nil && len(records) > 0 {
-			err = t.writeAll(ctx, records)
+			err = t.writeAll(working, records)
 		}
 		if err == nil && t.isDue() {
-			err = t.commit(ctx)
+			err = t.commit(working)
 		}
 		t.client.AllowRebalance()
 		if err != nil {
 			return err
 		}
 	}
-	return t.finish(ctx)
-}
-
-// finish commits what was written before a stop.
-func (t *sinkTask) finish(ctx context.Context) error {
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer cancel()
-	if err := t.commit(last); err != nil {
+	if err := t.commit(working); err != nil {
 		return err
 	}
 	return ctx.Err()

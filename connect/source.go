@@ -55,30 +55,35 @@ func (e *sendError) Unwrap() error { return e.err }
 
 // run reads until the source ends (nil), fails, or ctx ends. Reading and
 // waiting for acknowledgements overlap by [batchesInFlight].
+//
+// What was sent is always seen through: a stop ends the reading, and then the
+// acknowledgements of what is on its way come in and are stored, so that a
+// clean stop leaves nothing to come twice.
 func (t *sourceTask) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	flying := make(chan *sent, batchesInFlight)
-	settled := make(chan error, 1)
+	settled := make(chan struct{})
+	var settleErr error
 	go func() {
-		err := t.settle(ctx, flying)
-		if err != nil {
-			cancel(err) // ends the reader, which may be waiting in Read
+		defer close(settled)
+		if settleErr = t.settle(ctx, flying); settleErr != nil {
+			cancel(settleErr) // ends the reader, which may be waiting in Read
 		}
-		settled <- err
 	}()
-	err := t.read(ctx, flying)
+	err := t.read(ctx, flying, settled)
 	close(flying)
-	if settleErr := <-settled; settleErr != nil {
+	<-settled
+	switch {
+	case settleErr != nil:
 		return settleErr
-	}
-	if errors.Is(err, io.EOF) {
+	case errors.Is(err, io.EOF):
 		return nil
 	}
 	return err
 }
 
-func (t *sourceTask) read(ctx context.Context, flying chan<- *sent) error {
+func (t *sourceTask) read(ctx context.Context, flying chan<- *sent, settled <-chan struct{}) error {
 	for {
 		if err := t.gate.pass(ctx); err != nil {
 			return err
@@ -87,13 +92,13 @@ func (t *sourceTask) read(ctx context.Context, flying chan<- *sent) error {
 		t.noteProgress()
 		if batch != nil && batch.Len() > 0 {
 			b, err := t.send(ctx, batch)
-			if err != nil {
-				return err
-			}
 			select {
 			case flying <- b:
-			case <-ctx.Done():
-				return ctx.Err()
+			case <-settled: // it has failed, and says why
+				return context.Cause(ctx)
+			}
+			if err != nil {
+				return err
 			}
 		}
 		if readErr != nil {
@@ -109,21 +114,23 @@ func (t *sourceTask) noteProgress() {
 }
 
 // send hands a batch to the client, which keeps its order in each partition.
+// After an error the batch ends before the record that it is about.
 func (t *sourceTask) send(ctx context.Context, batch *connector.Batch) (*sent, error) {
-	b := &sent{positions: map[string]string{}, records: batch.Len(), done: make(chan struct{})}
+	b := &sent{positions: map[string]string{}, done: make(chan struct{})}
 	b.pending.Store(1) // held by this function, so that done is closed once
+	defer b.answer()
 	for i, r := range batch.Rows() {
 		record, err := t.record(r)
 		if err == nil {
 			b.pending.Add(1)
-			t.client.Produce(ctx, record, t.answered(b))
+			// A record that is cancelled may have been written all the same.
+			t.client.Produce(context.WithoutCancel(ctx), record, t.answered(b))
 		} else if err := t.tolerate(fmt.Errorf("record %d at %s of %s: %w", i, r.Origin.Position, r.Origin.Partition, err)); err != nil {
-			b.answer()
-			return nil, err
+			return b, err
 		}
 		b.positions[r.Origin.Partition] = r.Origin.Position
+		b.records++
 	}
-	b.answer()
 	return b, nil
 }
 
@@ -171,6 +178,7 @@ func (t *sourceTask) record(r *connector.Record) (*kgo.Record, error) {
 
 // settle waits for batches in order and stores their positions, once an
 // interval and at the end. It returns when flying is closed, or on an error.
+// Either way it has stored what was acknowledged.
 func (t *sourceTask) settle(ctx context.Context, flying <-chan *sent) error {
 	t.acked = map[string]string{}
 	ticker := time.NewTicker(t.worker.cfg.CommitInterval)
@@ -182,7 +190,7 @@ func (t *sourceTask) settle(ctx context.Context, flying <-chan *sent) error {
 				return t.store(ctx)
 			}
 			if err := t.await(ctx, b); err != nil {
-				return err
+				return errors.Join(err, t.store(ctx))
 			}
 		case <-ticker.C:
 			if err := t.store(ctx); err != nil {
@@ -192,9 +200,8 @@ func (t *sourceTask) settle(ctx context.Context, flying <-chan *sent) error {
 	}
 }
 
-// await waits until every record of the batch has its answer. It goes on after
-// ctx ended for as long as a stop may take: what was acknowledged meanwhile
-// need not come again.
+// await waits until every record of the batch has its answer. After a stop it
+// waits for as long as a stop may take.
 func (t *sourceTask) await(ctx context.Context, b *sent) error {
 	select {
 	case <-b.done:
@@ -202,13 +209,10 @@ func (t *sourceTask) await(ctx context.Context, b *sent) error {
 		select {
 		case <-b.done:
 		case <-time.After(stopTimeout):
-			return context.Cause(ctx)
+			return fmt.Errorf("records were not acknowledged within %v of the stop, and will be sent again: %w", stopTimeout, context.Cause(ctx))
 		}
 	}
 	if failure := b.failure.Load(); failure != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
 		return failure
 	}
 	maps.Copy(t.acked, b.positions)
@@ -222,12 +226,9 @@ func (t *sourceTask) store(ctx context.Context) error {
 	if len(t.acked) == 0 {
 		return nil
 	}
-	storeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	storing, cancel := lingering(ctx, stopTimeout)
 	defer cancel()
-	if ctx.Err() == nil {
-		storeCtx = ctx
-	}
-	if err := t.worker.offsets.store(storeCtx, t.connector, t.acked); err != nil {
+	if err := t.worker.offsets.store(storing, t.connector, t.acked); err != nil {
 		return err
 	}
 	positions := t.acked
