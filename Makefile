@@ -47,7 +47,7 @@ fuzz: ## run every fuzz target for TIME each (default 10s)
 
 .PHONY: soak
 soak: build ## run the crash tests at full length (KILLS=20 kills each)
-	MILLRACE_KILLS=$(KILLS) $(GO) test -count=1 -timeout 60m -run 'Kill' ./...
+	MILLRACE_KILLS=$(KILLS) $(GO) test -count=1 -timeout 60m -v -run 'Kill|PowerCuts|WorkersDeath|Demo' ./broker ./streams ./connect/host ./cmd/... ./examples/...
 
 .PHONY: interop
 interop: build ## run clients of other projects against the built binary
