@@ -36,7 +36,7 @@ func TestJSONKeepsEveryCellExact(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"int":9223372036854775807,"float":0.1,"nan":"NaN","dec":12345678901234567890.1234567890,"bool":true,` +
-		`"text":"a \"quote\"\n\u0001<é>","bytes":"AP8=","at":"1970-01-01T00:00:01.5Z","never":"infinity","json":{"b":1.50},"null":null}`
+		`"text":"a \"quote\"\n\u0001<é>","bytes":"AP8=","at":"1970-01-01T00:00:01.5Z","never":"Infinity","json":{"b":1.50},"null":null}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -15,15 +15,11 @@ connector' give it, and keeps what it knows in topics of the cluster.`,
 		Example: `  millrace connect --brokers kafka-1:9092,kafka-2:9092 --plugin-dir /opt/connectors`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := conn.client()
+			client, err := conn.client(cmd.Context()) // the worker has clients of its own
 			if err != nil {
 				return err
 			}
-			err = conn.reach(cmd, client)
 			client.Close()
-			if err != nil {
-				return err
-			}
 			opts, err := conn.options()
 			if err != nil {
 				return err

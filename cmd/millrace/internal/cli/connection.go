@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -124,8 +125,8 @@ func (c *connection) sasl() (sasl.Mechanism, error) {
 	return nil, usagef("--sasl-mechanism %q is none of plain, scram-sha-256, scram-sha-512", c.saslMechanism)
 }
 
-// client connects lazily; the caller closes it.
-func (c *connection) client(extra ...kgo.Opt) (*kgo.Client, error) {
+// client makes a client that has reached a broker; the caller closes it.
+func (c *connection) client(ctx context.Context, extra ...kgo.Opt) (*kgo.Client, error) {
 	opts, err := c.options()
 	if err != nil {
 		return nil, err
@@ -134,18 +135,19 @@ func (c *connection) client(extra ...kgo.Opt) (*kgo.Client, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
+	if err := c.reach(ctx, client); err != nil {
+		client.Close()
+		return nil, err
+	}
 	return client, nil
 }
 
 // withAdmin gives run an admin client that has reached a broker.
 func (c *connection) withAdmin(cmd *cobra.Command, run func(*kadm.Client) error) error {
-	client, err := c.client()
+	client, err := c.client(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	if err := c.reach(cmd, client); err != nil {
-		return err
-	}
 	return run(kadm.NewClient(client))
 }

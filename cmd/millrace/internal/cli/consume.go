@@ -98,14 +98,11 @@ func consume(cmd *cobra.Command, s *session, conn *connection, o *consumeOptions
 	if err != nil {
 		return err
 	}
-	client, err := conn.client(opts...)
+	client, err := conn.client(cmd.Context(), opts...)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	if err := conn.reach(cmd, client); err != nil {
-		return err
-	}
 	var left *remaining
 	if o.untilEnd {
 		if left, err = remainingRecords(cmd.Context(), kadm.NewClient(client), o.topic, o.from, o.committed); err != nil {

@@ -70,14 +70,11 @@ func produce(cmd *cobra.Command, s *session, conn *connection, o *produceOptions
 	if err != nil {
 		return err
 	}
-	client, err := conn.client(opts...)
+	client, err := conn.client(cmd.Context(), opts...)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	if err := conn.reach(cmd, client); err != nil {
-		return err
-	}
 	var acks acknowledgements
 	if err := sendLines(cmd.Context(), s.in, client, o, headers, &acks); err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -16,15 +15,15 @@ import (
 const reachTimeout = 10 * time.Second
 
 // reach fails within [reachTimeout] with advice when no broker answers.
-func (c *connection) reach(cmd *cobra.Command, client *kgo.Client) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), reachTimeout)
+func (c *connection) reach(ctx context.Context, client *kgo.Client) error {
+	soon, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
-	err := client.Ping(ctx)
+	err := client.Ping(soon)
 	switch {
 	case err == nil:
 		return nil
-	case cmd.Context().Err() != nil:
-		return cmd.Context().Err()
+	case ctx.Err() != nil:
+		return ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("no answer within %v", reachTimeout)
 	}
