@@ -15,11 +15,16 @@ import (
 // be written; the last one is always reported.
 func (t *task) reportProcess(ctx context.Context) (onStatus func(host.Status), stop func()) {
 	latest := make(chan host.Status, 1)
-	done := make(chan struct{})
+	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		for s := range latest {
-			t.reportState(ctx, s)
+		for {
+			select {
+			case s := <-latest:
+				t.reportState(ctx, s)
+			case <-quit:
+				return
+			}
 		}
 	}()
 	onStatus = func(s host.Status) { // never runs twice at a time
@@ -30,17 +35,20 @@ func (t *task) reportProcess(ctx context.Context) (onStatus func(host.Status), s
 		latest <- s
 	}
 	return onStatus, func() {
-		close(latest)
+		close(quit)
 		<-done
 	}
 }
 
-// reportState translates a process's state. Failed and Stopped are reported by
-// the task itself, which knows more about why.
+// reportState translates a process's state. What becomes of a task that has
+// failed or stopped is reported by the task itself, which knows more about why.
 func (t *task) reportState(ctx context.Context, s host.Status) {
 	switch s.State {
 	case host.Running:
-		t.report(ctx, t.activeState(), nil)
+		if s.Err != nil {
+			t.log.Warn("the connector is trying again", "err", s.Err)
+		}
+		t.report(ctx, t.activeState(), s.Err)
 	case host.BackingOff:
 		t.log.Warn("the connector's process is being restarted", "err", s.Err, "restarts", s.Restarts)
 		t.report(ctx, Failed, fmt.Errorf("%w (%w)", s.Err, errRetrying))
