@@ -178,7 +178,9 @@ func (b *Broker) id() ident.BrokerID { return ident.BrokerID(b.settings.NodeID) 
 // openMetadata starts the metadata, whose cluster must be that of the folder.
 func (b *Broker) openMetadata(cfg Config) (err error) {
 	want := cfg.ClusterID
-	if id, ok := b.folder.ClusterID(); ok {
+	// The mark on the folder is made after the metadata.
+	id, used := b.folder.ClusterID()
+	if used {
 		if want != "" && want != id {
 			return b.folder.SetClusterID(want) // which says what differs
 		}
@@ -189,6 +191,7 @@ func (b *Broker) openMetadata(cfg Config) (err error) {
 		Dir:       path.Join(cfg.Disk.dir, "metadata"),
 		Broker:    b.id(),
 		ClusterID: want,
+		Used:      used,
 		Settings:  b.settings,
 		Now:       cfg.Now,
 		Rand:      cfg.Rand,

@@ -14,6 +14,8 @@ var (
 	ErrWrongCluster = errors.New("the folder belongs to another cluster")
 	// ErrWrongBroker says that the folder belongs to another broker.
 	ErrWrongBroker = errors.New("the folder belongs to another broker")
+	// ErrLost says that metadata that was there is missing or torn.
+	ErrLost = errors.New("the cluster's metadata is damaged: put back the folder from a backup, or begin anew with an empty data folder")
 	// ErrNewerFormat says that a newer release wrote the metadata.
 	ErrNewerFormat = errors.New("the metadata was written by a newer release")
 )

@@ -43,6 +43,9 @@ type Config struct {
 	// ClusterID is the id that the cluster must have; a new cluster takes it.
 	// Optional: a new cluster takes a random one.
 	ClusterID string
+	// Used says that the metadata was made before: a folder without any is
+	// ErrLost then, and no new cluster is made.
+	Used bool
 	// Settings are this broker's; they give the topics' defaults.
 	Settings *settings.Broker
 	// Policy may refuse topics. Optional.
@@ -173,7 +176,14 @@ func (n *Node) startRaft() error {
 	if err != nil {
 		return fmt.Errorf("looking for raft's state: %w", err)
 	}
-	if empty {
+	switch {
+	case empty && n.cfg.Used:
+		return fmt.Errorf("%w: there is none", ErrLost)
+	case !empty:
+		if err := snaps.checkWhole(); err != nil {
+			return fmt.Errorf("%w: %w", ErrLost, err)
+		}
+	default:
 		voters := raft.Configuration{Servers: []raft.Server{{ID: conf.LocalID, Address: address}}}
 		if err := raft.BootstrapCluster(conf, n.store, n.store, snaps, transport, voters); err != nil {
 			return fmt.Errorf("making a new cluster: %w", err)

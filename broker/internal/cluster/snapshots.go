@@ -133,6 +133,37 @@ func (s snapshots) emptied() (bool, error) {
 	return true, s.check(s.db.DeleteRange([]byte{prefixStable}, []byte{prefixStable + 1}, s.write))
 }
 
+// checkWhole looks for entries that the log lacks, and for a term that was
+// forgotten: raft, which never leaves such gaps, would end the process at the
+// first, and use a term twice after the second.
+func (s snapshots) checkWhole() error {
+	metas, err := s.List()
+	if err != nil {
+		return err
+	}
+	next, last := uint64(1), raft.Log{}
+	first := true
+	err = s.each(prefixLog, func(key, value []byte) error {
+		index := binary.BigEndian.Uint64(key[1:])
+		if first && len(metas) > 0 {
+			next = min(index, metas[0].Index+1) // older entries may have gone
+		}
+		if first = false; index != next {
+			return fmt.Errorf("entry %d of its log is missing", next)
+		}
+		next = index + 1
+		return decodeEntry(value, &last)
+	})
+	if err != nil {
+		return err
+	}
+	term, err := s.GetUint64([]byte("CurrentTerm")) // raft's name for it
+	if err == nil && term < last.Term {
+		err = fmt.Errorf("its log is of term %d, and the last term is said to be %d", last.Term, term)
+	}
+	return err
+}
+
 // prune deletes all snapshots but the newest, and pieces that belong to none.
 func (s snapshots) prune() error {
 	metas, err := s.List()

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"time"
@@ -54,8 +55,8 @@ type store struct {
 
 // openStore opens the store in a folder, which is made if it is missing.
 // fatal is called on a goroutine that met a failure and must not go on.
-func openStore(fs disk.FS, dir string, log *slog.Logger, fatal func()) (*store, error) {
-	s := &store{fs: newPebbleFS(fs, log), write: pebble.Sync, fatal: fatal}
+func openStore(files disk.FS, dir string, log *slog.Logger, fatal func()) (*store, error) {
+	s := &store{fs: newPebbleFS(files, log), write: pebble.Sync, fatal: fatal}
 	logger := pebbleLogger{log: log, fs: s.fs}
 	cache := pebble.NewCache(cacheBytes)
 	defer cache.Unref()
@@ -69,13 +70,18 @@ func openStore(fs disk.FS, dir string, log *slog.Logger, fatal func()) (*store, 
 		DisableTableStats:     true,
 		Logger:                logger,
 		EventListener: &pebble.EventListener{
-			BackgroundError: func(err error) { log.Warn("cluster metadata store", "error", err) },
-			DataCorruption:  func(info pebble.DataCorruptionInfo) { logger.Fatalf("%s", info) },
+			BackgroundError: func(err error) { log.Warn("cluster metadata store", "error", err.Error()) }, // without its stack
+			DataCorruption: func(info pebble.DataCorruptionInfo) {
+				logger.Fatalf("%w: %s: %w", ErrLost, info.Path, info.Details)
+			},
 		},
 	})
 	if err = errors.Join(err, s.fs.failure()); err != nil {
 		if db != nil {
 			_ = db.Close()
+		}
+		if !errors.Is(err, ErrLost) && (pebble.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist)) {
+			err = fmt.Errorf("%w: %w", ErrLost, err)
 		}
 		return nil, fmt.Errorf("opening the cluster metadata in %s: %w", dir, err)
 	}
