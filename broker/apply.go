@@ -44,7 +44,7 @@ func (a *applier) apply(old, next *cluster.Image) {
 	defer a.mu.Unlock()
 	if !a.started {
 		a.started = true
-		a.removeLeftovers(next)
+		a.setStrayAside(next)
 	}
 	var work []func()
 	for _, was := range old.Topics() {
@@ -81,15 +81,18 @@ func inParallel(work []func()) {
 	_ = g.Wait() // each reports what went wrong by itself
 }
 
-// removeLeftovers deletes partitions of topics that were deleted while this
-// broker was away, or crashed.
-func (a *applier) removeLeftovers(image *cluster.Image) {
+// setStrayAside takes partitions out of the way that the metadata does not
+// know: their topics were deleted while this broker was away or right before it
+// crashed, or the metadata was lost or restored from an old copy. Nobody can
+// tell which, so they are not deleted.
+func (a *applier) setStrayAside(image *cluster.Image) {
 	for _, p := range a.logs.Partitions() {
 		if t, ok := image.Topic(p.Name().Topic); ok && t.ID == p.TopicID() && a.holds(t, p.Name().Partition) {
 			continue
 		}
-		a.log.Info("removing the log of a partition that the metadata does not know", "partition", p.Name())
-		a.delete(p.Name())
+		if err := a.logs.SetAside(p.Name()); err != nil {
+			a.log.Error("setting a partition aside", "partition", p.Name(), "err", err)
+		}
 	}
 }
 
@@ -160,8 +163,7 @@ func (a *applier) open(tp ident.TopicPartition, id ident.TopicID, s partition.Se
 	if _, old := errors.AsType[*logs.TopicIDError](err); !old {
 		return p, err
 	}
-	a.log.Info("removing the log of an older topic of the same name", "partition", tp, "err", err)
-	if err := a.logs.Delete(tp); err != nil {
+	if err := a.logs.SetAside(tp); err != nil {
 		return nil, err
 	}
 	return a.logs.Create(tp, id, s)

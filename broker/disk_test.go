@@ -94,16 +94,77 @@ func TestFoldersFollowTheMetadata(t *testing.T) {
 		t.Error("the folder of a deleted topic is still there")
 	}
 
-	// A topic that was deleted right before a crash leaves its folder behind.
+	// A topic that was deleted right before a crash leaves its folder behind,
+	// and so does metadata that was restored from an old copy.
 	c.Stop()
 	if err := os.CopyFS(filepath.Join(folder, "leftover-0"), os.DirFS(filepath.Join(folder, "views-0"))); err != nil {
 		t.Fatal(err)
 	}
 	c.Start()
-	if has("leftover-0") || !has("views-0") {
-		t.Error("the start did not remove the leftover, or removed more")
+	stray, err := filepath.Glob(filepath.Join(folder, "leftover-0.*-stray", "*.log"))
+	if has("leftover-0") || err != nil || len(stray) != 1 {
+		t.Errorf("the leftover was not set aside: found %v, %v", stray, err)
 	}
 	consume(t, newClient(t, c, fromStart("views")...), 1)
+	c.Restart() // what was set aside is in nobody's way
+	consume(t, newClient(t, c, fromStart("views")...), 1)
+}
+
+func TestLostMetadataCostsNoRecords(t *testing.T) {
+	folder := t.TempDir()
+	c := brokertest.Start(t, brokertest.Folder(folder))
+	client := newClient(t, c)
+	createTopic(t, client, "views", 1, nil)
+	produce(t, client, "views", "a")
+	c.Stop()
+	if err := os.RemoveAll(filepath.Join(folder, "metadata")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := start(t, broker.Config{Disk: broker.OnDisk(folder)})
+	if err == nil || !strings.Contains(err.Error(), filepath.Join(folder, "metadata")) || !strings.Contains(err.Error(), "backup") {
+		t.Errorf("a start without the metadata gives %v; want an error that names its folder and what to do", err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "views-0")); err != nil {
+		t.Errorf("the records are gone: %v", err)
+	}
+}
+
+func TestTornMetadataIsSaidInALine(t *testing.T) {
+	folder := t.TempDir()
+	c := brokertest.Start(t, brokertest.Folder(folder))
+	createTopic(t, newClient(t, c), "views", 1, nil)
+	c.Restart()
+	c.Stop()
+	for _, pattern := range []string{"MANIFEST-*", "*.sst", "*.log"} {
+		t.Run(pattern, func(t *testing.T) {
+			torn := t.TempDir()
+			if err := os.CopyFS(torn, os.DirFS(folder)); err != nil {
+				t.Fatal(err)
+			}
+			files, err := filepath.Glob(filepath.Join(torn, "metadata", pattern))
+			if err != nil || len(files) == 0 {
+				t.Fatalf("there is no %s: %v", pattern, err)
+			}
+			for _, file := range files {
+				b, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if pattern == "*.sst" {
+					b[len(b)/2] ^= 0xff
+				} else {
+					b = b[:len(b)/2]
+				}
+				if err := os.WriteFile(file, b, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err = start(t, broker.Config{Disk: broker.OnDisk(torn), Settings: map[string]string{"offsets.topic.num.partitions": "1"}})
+			if err != nil && (strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), filepath.Join(torn, "metadata"))) {
+				t.Errorf("the error is no line that names the folder: %v", err)
+			}
+		})
+	}
 }
 
 func TestFailedMetadataDiskEndsTheBrokerAndSaysWhy(t *testing.T) {

@@ -125,7 +125,7 @@ func Open(cfg Config) (*Manager, error) {
 		checkpointNow: make(chan struct{}, 1),
 		slots:         make(map[ident.TopicPartition]*slot),
 	}
-	m.checkpoints = checkpoints{fs: m.fs, dir: m.dir, gather: m.gather, written: make(map[string][]byte)}
+	m.checkpoints = checkpoints{fs: m.fs, dir: m.dir, log: cfg.Logger, gather: m.gather, written: make(map[string][]byte)}
 	m.syncers = partition.NewSyncers(cfg.Syncers)
 	if err := m.openAll(); err != nil {
 		stop()
@@ -166,7 +166,7 @@ func (m *Manager) slot(tp ident.TopicPartition) (*slot, error) {
 
 // Create returns the partition with the settings applied, and makes it if it
 // is not there. The error is a TopicIDError when the folder is that of an older
-// topic of the same name: Delete it and call Create again.
+// topic of the same name: SetAside it and call Create again.
 func (m *Manager) Create(tp ident.TopicPartition, id ident.TopicID, s partition.Settings) (*partition.Partition, error) {
 	slot, err := m.slot(tp)
 	if err != nil {
@@ -250,7 +250,7 @@ func (m *Manager) Get(tp ident.TopicPartition) (*partition.Partition, bool) {
 
 // Partitions returns all partitions by topic and number. Those that metadata
 // does not know are leftovers of topics that were deleted while the broker was
-// away, and are to be deleted.
+// away, and are to be set aside.
 func (m *Manager) Partitions() []*partition.Partition {
 	m.mu.Lock()
 	out := make([]*partition.Partition, 0, len(m.slots))
@@ -275,6 +275,48 @@ func (m *Manager) SetSettings(tp ident.TopicPartition, s partition.Settings) {
 // that a crash leaves no half of it under its name. One that is not there is no
 // error.
 func (m *Manager) Delete(tp ident.TopicPartition) error {
+	err := m.takeOut(tp, func(p *partition.Partition) error {
+		p.CloseForDelete()
+		grave := m.dir + "/" + graveName(tp, p.TopicID())
+		if err := m.fs.RemoveAll(grave); err != nil {
+			return err
+		}
+		if err := m.rename(m.path(tp), grave); err != nil {
+			return err
+		}
+		m.cfg.Logger.Debug("deleted partition", "partition", tp.String())
+		return m.fs.RemoveAll(grave)
+	})
+	if err != nil {
+		return fmt.Errorf("deleting partition %v: %w", tp, err)
+	}
+	return nil
+}
+
+// SetAside closes a partition that nobody asks for, and renames its folder to
+// one that is not looked at any more, as Kafka does with stray logs: to lack
+// the metadata of a partition is no reason to throw its records away. One that
+// is not there is no error.
+func (m *Manager) SetAside(tp ident.TopicPartition) error {
+	err := m.takeOut(tp, func(p *partition.Partition) error {
+		_ = p.Close() // a partition off line fails to, and has nothing to lose
+		stray := m.dir + "/" + strayName(tp, p.TopicID())
+		if err := m.rename(m.path(tp), stray); err != nil {
+			return err
+		}
+		m.cfg.Logger.Warn("set a partition aside that the metadata does not know; remove its folder when nobody needs it",
+			"partition", tp.String(), "topic_id", p.TopicID().String(), "folder", stray)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("setting partition %v aside: %w", tp, err)
+	}
+	return nil
+}
+
+// takeOut takes a partition out of its place and has do close it and clear its
+// folder away.
+func (m *Manager) takeOut(tp ident.TopicPartition, do func(*partition.Partition) error) error {
 	if _, ok := m.Get(tp); !ok {
 		return nil
 	}
@@ -288,23 +330,15 @@ func (m *Manager) Delete(tp ident.TopicPartition) error {
 	if p == nil {
 		return nil
 	}
-	p.CloseForDelete()
-	grave := m.dir + "/" + graveName(tp, p.TopicID())
-	err = m.fs.RemoveAll(grave)
-	if err == nil {
-		err = m.fs.Rename(m.path(tp), grave)
+	return do(p)
+}
+
+// rename renames a folder of the data folder, durably.
+func (m *Manager) rename(from, to string) error {
+	if err := m.fs.Rename(from, to); err != nil {
+		return err
 	}
-	if err == nil {
-		err = m.fs.SyncDir(m.dir)
-	}
-	if err == nil {
-		err = m.fs.RemoveAll(grave)
-	}
-	if err != nil {
-		return fmt.Errorf("deleting partition %v: %w", tp, err)
-	}
-	m.cfg.Logger.Debug("deleted partition", "partition", tp.String())
-	return nil
+	return m.fs.SyncDir(m.dir)
 }
 
 // Close closes all partitions, writes the checkpoints and, if all went well, a

@@ -41,14 +41,26 @@ func takeCleanMark(files disk.FS, dir string) (bool, error) {
 	return true, nil
 }
 
-// graveSuffix ends the names of folders that are about to be removed.
-const graveSuffix = "-delete"
+// The names of folders end so that are about to be removed, or were set aside.
+const (
+	graveSuffix = "-delete"
+	straySuffix = "-stray"
+)
 
-// graveName returns the name for a folder that is about to be removed. It has
-// to be unlike those of other topics, and at most 255 bytes long, which topic
-// names nearly are.
+// graveName returns the name for a folder that is about to be removed.
 func graveName(tp ident.TopicPartition, id ident.TopicID) string {
-	return fmt.Sprintf("%.180s-%d.%x%s", tp.Topic, tp.Partition, id[:], graveSuffix)
+	return nameOutOfUse(tp, id, graveSuffix)
+}
+
+// strayName returns the name for a folder that is set aside.
+func strayName(tp ident.TopicPartition, id ident.TopicID) string {
+	return nameOutOfUse(tp, id, straySuffix)
+}
+
+// nameOutOfUse returns a name that is unlike those of other topics, and at most
+// 255 bytes long, which topic names nearly are.
+func nameOutOfUse(tp ident.TopicPartition, id ident.TopicID, suffix string) string {
+	return fmt.Sprintf("%.180s-%d.%x%s", tp.Topic, tp.Partition, id[:], suffix)
 }
 
 // parseFolderName splits "<topic>-<partition>".
