@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,7 +62,7 @@ func decodeOffsets(file string, b []byte) (offsets, error) {
 		}
 		n, err := strconv.Atoi(lines.Text())
 		if err != nil || n < 0 {
-			return nil, &MetaError{File: file, Line: at, Err: fmt.Errorf("%s is %q, not a number", what, lines.Text())}
+			return nil, &MetaError{File: file, Line: at, Err: fmt.Errorf("%s is %.40q, not a number", what, lines.Text())}
 		}
 		head[i] = n
 	}
@@ -88,15 +89,15 @@ func decodeOffsets(file string, b []byte) (offsets, error) {
 func parseOffset(line string) (ident.TopicPartition, ident.Offset, error) {
 	fields := strings.Fields(line)
 	if len(fields) != 3 {
-		return ident.TopicPartition{}, 0, fmt.Errorf("expected topic, partition and offset, found %q", line)
+		return ident.TopicPartition{}, 0, fmt.Errorf("expected topic, partition and offset, found %.40q", line)
 	}
 	number, err := strconv.ParseInt(fields[1], 10, 32)
 	if err != nil || number < 0 {
-		return ident.TopicPartition{}, 0, fmt.Errorf("%q is not a partition", fields[1])
+		return ident.TopicPartition{}, 0, fmt.Errorf("%.40q is not a partition", fields[1])
 	}
 	o, err := strconv.ParseInt(fields[2], 10, 64)
 	if err != nil || o < 0 {
-		return ident.TopicPartition{}, 0, fmt.Errorf("%q is not an offset", fields[2])
+		return ident.TopicPartition{}, 0, fmt.Errorf("%.40q is not an offset", fields[2])
 	}
 	return ident.TopicPartition{Topic: fields[0], Partition: int32(number)}, ident.Offset(o), nil
 }
@@ -117,6 +118,7 @@ func readOffsets(files disk.FS, dir, name string) (offsets, error) {
 type checkpoints struct {
 	fs  disk.FS
 	dir string
+	log *slog.Logger
 	// gather returns the present values of all partitions.
 	gather func() map[ident.TopicPartition]partition.Checkpoint
 
@@ -129,17 +131,19 @@ type checkpoints struct {
 	known   map[ident.TopicPartition]bool // partitions in the files
 }
 
-// load reads what the last run wrote.
+// load reads what the last run wrote. Recovery points and high watermarks only
+// save work, and are done without if they cannot be read. A start cannot: records
+// that were deleted would come back.
 func (c *checkpoints) load() (map[ident.TopicPartition]partition.Checkpoint, error) {
 	starts, err := readOffsets(c.fs, c.dir, logStartName)
 	if err != nil {
-		return nil, err
+		return nil, remedied(err, "put it back from a backup, or remove it: then records come back that were deleted and whose segments are still there")
 	}
-	recoveryPoints, err := readOffsets(c.fs, c.dir, recoveryPointName)
+	recoveryPoints, err := c.readExpendable(recoveryPointName)
 	if err != nil {
 		return nil, err
 	}
-	highWatermarks, err := readOffsets(c.fs, c.dir, highWatermarkName)
+	highWatermarks, err := c.readExpendable(highWatermarkName)
 	if err != nil {
 		return nil, err
 	}
@@ -152,6 +156,16 @@ func (c *checkpoints) load() (map[ident.TopicPartition]partition.Checkpoint, err
 		}
 	}
 	return out, nil
+}
+
+// readExpendable is readOffsets for a file that may be damaged.
+func (c *checkpoints) readExpendable(name string) (offsets, error) {
+	o, err := readOffsets(c.fs, c.dir, name)
+	if _, damaged := errors.AsType[*MetaError](err); damaged {
+		c.log.Warn("a checkpoint is damaged and is done without: all logs are checked from their beginning", "cause", err)
+		return nil, nil
+	}
+	return o, err
 }
 
 // write makes values durable that are at least as new as the call. Calls that

@@ -54,22 +54,43 @@ func (e *ClusterError) Error() string {
 	return fmt.Sprintf("%s belongs to the cluster %q, not %q: choose another folder", e.File, e.Have, e.Want)
 }
 
-// MetaError says that meta.properties or partition.metadata cannot be read.
+// MetaError says that meta.properties, partition.metadata or a checkpoint cannot
+// be read.
 type MetaError struct {
 	File string
 	// Line counts from 1; 0 means the file as a whole.
 	Line int
 	Err  error
+	// Remedy is what to do about it; it may be empty.
+	Remedy string
 }
 
-func (e *MetaError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err) }
+func (e *MetaError) Error() string {
+	text := e.File
+	if e.Line > 0 {
+		text = fmt.Sprintf("%s:%d", e.File, e.Line)
+	}
+	text = fmt.Sprintf("%s cannot be read: %v", text, e.Err)
+	if e.Remedy != "" {
+		text += ": " + e.Remedy
+	}
+	return text
+}
 
 // Unwrap returns the cause.
 func (e *MetaError) Unwrap() error { return e.Err }
 
+// remedied adds what to do to a MetaError.
+func remedied(err error, remedy string) error {
+	if e, ok := errors.AsType[*MetaError](err); ok {
+		e.Remedy = remedy
+	}
+	return err
+}
+
 // TopicIDError says that the folder of a partition belongs to another topic
 // of the same name: that topic was deleted while the broker was away. The
-// caller deletes the folder and creates it anew.
+// caller sets the folder aside and creates it anew.
 type TopicIDError struct {
 	Partition  ident.TopicPartition
 	Have, Want ident.TopicID

@@ -266,6 +266,33 @@ func TestLongestTopicNameCanBeDeleted(t *testing.T) {
 	}
 }
 
+func TestDamagedCheckpointsAreDoneWithoutOrNamed(t *testing.T) {
+	for name, expendable := range map[string]bool{recoveryPointName: true, highWatermarkName: true, logStartName: false} {
+		for _, text := range []string{"", "0\n1\n", "0\n1\na 0", "\x00\x00\x00"} {
+			files := disk.NewMemory(now)
+			m := mustOpen(t, files, nil)
+			produce(mustLead(t, m, tp("a", 0), id(1)), "v")
+			if err := m.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := replaceFile(files, testDir, name, []byte(text)); err != nil {
+				t.Fatal(err)
+			}
+			if expendable {
+				m = mustOpen(t, files, nil)
+				if got := values(t, mustLead(t, m, tp("a", 0), id(1))); got != "v" {
+					t.Errorf("%s as %q: the log has %q", name, text, got)
+				}
+				continue
+			}
+			_, err := open(files, nil)
+			if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "remove it") {
+				t.Errorf("%s as %q gives %v; want its name and what to do", name, text, err)
+			}
+		}
+	}
+}
+
 func TestDamageStaysWithinItsPartition(t *testing.T) {
 	files := disk.NewMemory(now)
 	m := mustOpen(t, files, nil)

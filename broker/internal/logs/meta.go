@@ -39,7 +39,7 @@ func readMeta(files disk.FS, dir string) (m meta, ok bool, err error) {
 		return meta{}, false, err
 	}
 	m, err = parseMeta(path, string(b))
-	return m, err == nil, err
+	return m, err == nil, remedied(err, "put it back from a backup, or remove it to have it written anew")
 }
 
 func parseMeta(path, text string) (meta, error) {
@@ -85,7 +85,7 @@ func readPartitionMeta(files disk.FS, dir string) (id ident.TopicID, ok bool, er
 		return id, false, err
 	}
 	id, err = parsePartitionMeta(path, string(b))
-	return id, err == nil, err
+	return id, err == nil, remedied(err, "write the topic's id into it, as in the topic's other partitions, or move its folder away")
 }
 
 func parsePartitionMeta(path, text string) (ident.TopicID, error) {
@@ -105,7 +105,7 @@ func parsePartitionMeta(path, text string) (ident.TopicID, error) {
 		err = fmt.Errorf("it has %d bytes", len(raw))
 	}
 	if err != nil {
-		return ident.TopicID{}, &MetaError{File: path, Err: fmt.Errorf("topic_id %q is not one: %w", values["topic_id"], err)}
+		return ident.TopicID{}, &MetaError{File: path, Err: fmt.Errorf("topic_id %.40q is not one: %w", values["topic_id"], err)}
 	}
 	return ident.TopicID(raw), nil
 }
@@ -131,7 +131,7 @@ func parseLines(path, text, sep string) (properties, error) {
 		}
 		key, value, ok := strings.Cut(line, sep)
 		if !ok {
-			return nil, &MetaError{File: path, Line: i + 1, Err: fmt.Errorf("expected key%svalue, found %q", sep, line)}
+			return nil, &MetaError{File: path, Line: i + 1, Err: fmt.Errorf("expected key%svalue, found %.40q", sep, line)}
 		}
 		out[strings.TrimSpace(key)] = strings.TrimSpace(value)
 	}
@@ -146,7 +146,7 @@ func (p properties) number(path, key string) (int, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 0 {
-		return 0, &MetaError{File: path, Err: fmt.Errorf("%s is %q, not a number", key, text)}
+		return 0, &MetaError{File: path, Err: fmt.Errorf("%s is %.40q, not a number", key, text)}
 	}
 	return int(n), nil
 }
