@@ -27,8 +27,10 @@ func (g Grouped[K, V]) Reduce(name string, f func(key K, kept, next V) V, opts .
 // may change the kept value, if that is a map or pointer, but must return the result. The name is the store's, a the kept
 // value's serde.
 func (g Grouped[K, V]) Aggregate[A any](name string, zero func() A, add func(key K, value V, kept A) A, a serde.Serde[A], opts ...StoreOption) Table[K, A] {
-	t := aggregate(g, "aggregate", name, aggregating(zero, add), a, opts)
-	t.n.require(zero != nil && add != nil)
+	t := aggregate(g, "aggregate", name, aggregating(zero, add), reported(a), opts)
+	t.n.argument("zero", zero == nil)
+	t.n.argument("add", add == nil)
+	t.n.argument("a", a == nil)
 	return t
 }
 
@@ -92,10 +94,19 @@ func aggregate[K, V, A any](g Grouped[K, V], op, name string, f fold[K, V, A], a
 	n.keep(name, ref)
 	need(n.b, n.name, s.k, serde.Key)
 	need(n.b, n.name, a, serde.Value)
-	if cfg.lateTo != "" {
-		n.b.graph.Fail(n.name, errors.New("LateTo is for windows: without them no record is late"))
-	}
+	n.check(cfg.noWindows())
 	return Table[K, A]{n: n, k: s.k, v: a, ref: ref, stored: true}
+}
+
+// noWindows tells which options make no sense for a store without windows.
+func (c storeConfig) noWindows() error {
+	switch {
+	case c.lateTo != "":
+		return errors.New("LateTo is for windows: without them no record is late")
+	case c.retention != 0:
+		return errors.New("Retention is for windows: without them nothing is forgotten")
+	}
+	return nil
 }
 
 // keep claims the operator's name, gives it its store and checks its serdes.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/millrace/millrace/sdk/serde"
 	"github.com/millrace/millrace/streams/internal/task"
@@ -30,6 +31,7 @@ func NewBuilder(applicationID string) *Builder {
 // Build checks the job and returns its topology. All errors are returned, joined, each with the operator it is about. It is
 // called once, at the end: what is added afterwards belongs to no topology.
 func (b *Builder) Build() (*Topology, error) {
+	b.begin()
 	if b.built {
 		if b.late {
 			return nil, errors.New("operators were added after Build: build once, at the end")
@@ -54,6 +56,13 @@ func (b *Builder) Build() (*Topology, error) {
 	return t, nil
 }
 
+// begin makes a Builder that NewBuilder did not make fail in Build, for the application id that it lacks.
+func (b *Builder) begin() {
+	if b.graph == nil {
+		*b = *NewBuilder("")
+	}
+}
+
 // Topology is a checked job: what [New] runs and streamstest tests. It is immutable, and may run any number of times.
 type Topology struct {
 	graph    *topology.Topology
@@ -73,7 +82,18 @@ func (t *Topology) Graph() *topology.Topology { return t.graph }
 // Programs returns what tasks execute, one program for each sub-topology, for the drivers of this module.
 func (t *Topology) Programs() []*task.Program { return t.programs }
 
-var errOtherBuilder = errors.New("merged with a stream of another Builder")
+// mergeable checks a stream that is to be merged into n.
+func (n *node[K, V]) mergeable(other *node[K, V]) bool {
+	var err error
+	switch {
+	case other == nil:
+		err = errors.New("merged with a zero value, which is no stream")
+	case other.b != n.b:
+		err = errors.New("merged with a stream of another Builder")
+	}
+	n.check(err)
+	return err == nil
+}
 
 // push passes a key and value on to the next operator. The error ends the task: whatever concerns the record alone was
 // dealt with by the operator where it happened. All kinds of streams use it: what a table passes on is a change[V], what
@@ -110,8 +130,15 @@ type opening struct {
 }
 
 func newNode[K, V any](b *Builder, meta topology.Node) *node[K, V] {
+	meta.Pure = slices.Contains(pureOps(), meta.Op)
 	added := b.graph.Add(meta)
 	return &node[K, V]{b: b, id: added.ID, name: added.Label}
+}
+
+// pureOps are the operators that do nothing but pass on what they make. Branches are not among them: one that nothing uses
+// is how a job drops records.
+func pureOps() []string {
+	return []string{"filter", "filter-not", "map", "map-values", "flat-map", "flat-map-values", "select-key", "merge", "present"}
 }
 
 // connect adds an operator after from. Open makes its closure in each task: it gets what to call with its results.
@@ -182,6 +209,36 @@ func (n *node[K, V]) require(given bool) {
 		n.b.graph.Fail(n.name, errors.New("its function is nil"))
 	}
 }
+
+// argument records an error when an argument that an operator needs is nil.
+func (n *node[K, V]) argument(name string, isNil bool) {
+	if isNil {
+		n.b.graph.Fail(n.name, fmt.Errorf("its argument %s is nil", name))
+	}
+}
+
+// check records the error of an operator, if there is one.
+func (n *node[K, V]) check(err error) {
+	if err != nil {
+		n.b.graph.Fail(n.name, err)
+	}
+}
+
+// reported returns what stands for a serde behind the operator that has reported it missing, so that the next does not again.
+func reported[T any](s serde.Serde[T]) serde.Serde[T] {
+	if s == nil {
+		return missing[T]{}
+	}
+	return s
+}
+
+// missing encodes nothing: with one in it, a job is not built.
+type missing[T any] struct{}
+
+func (missing[T]) Append(dst []byte, _ T) ([]byte, error) { return dst, errMissing }
+func (missing[T]) Decode([]byte) (v T, err error)         { return v, errMissing }
+
+var errMissing = errors.New("there is no serde")
 
 // need records an error when an operator needs a serde that the stream does not have.
 func need[T any](b *Builder, label string, s serde.Serde[T], part serde.Part) {

@@ -113,7 +113,7 @@ func TestBuildReturnsEveryError(t *testing.T) {
 	}
 	for _, want := range []string{
 		`application id "my app": ' ' is not allowed`,
-		`stream in: its EventTime is a func(int, streams_test.order) (time.Time, bool): want a func(string, streams_test.order) (time.Time, bool)`,
+		`stream in: its EventTime takes (int, streams_test.order), but the source's types are (string, streams_test.order)`,
 		`stream in-2: source of topic in is taken by stream in`,
 		`filter-1: its function is nil`,
 		`to nowhere: there is no serde for the value type struct { X int }: set it with With`,
@@ -123,7 +123,7 @@ func TestBuildReturnsEveryError(t *testing.T) {
 		`count plain: LateTo is for windows`,
 		`count zero: the size of a tumbling window is 0s: it is at least 1ms`,
 		`count negative: the gap of a session is -1s`,
-		`to-func-1: neither a topic nor a function`,
+		`to-1: topic "": must not be`,
 		`to bad topic: topic "bad topic": ' ' is not allowed`,
 		`repartition few: it asks for -1 partitions`,
 	} {

@@ -60,8 +60,7 @@ func (c Changes[K, V]) ForEach(f func(key K, value V, present bool)) {
 func (c Changes[K, V]) Merge(others ...Changes[K, V]) Changes[K, V] {
 	var from []*node[K, opt[V]]
 	for _, o := range others {
-		if o.n.b != c.n.b {
-			c.n.b.graph.Fail(c.n.name, errOtherBuilder)
+		if !c.n.mergeable(o.n) {
 			continue
 		}
 		from = append(from, o.n)
@@ -90,6 +89,7 @@ func (c Changes[K, V]) ToTable(name string, opts ...StoreOption) Table[K, V] {
 	n := c.n
 	if c.rekeyed {
 		n = repartitioned(n, "repartition", name, 0, c.k, c.v, changesSink[K, V], optionalValues[V])
+		c.k, c.v = reported(c.k), reported(c.v)
 	}
 	return materialize(n, "to-table", name, c.k, c.v, opts)
 }
@@ -106,7 +106,7 @@ func (c Changes[K, V]) ToFunc(f func(key K) string, opts ...SinkOption) {
 	if f != nil {
 		choose = func(k K, _ V) string { return f(k) }
 	}
-	sinkOf(c.n, target[K, V]{choose: choose}, c.k, c.v, opts, changesSink)
+	sinkOf(c.n, target[K, V]{chosen: true, choose: choose}, c.k, c.v, opts, changesSink)
 }
 
 // ToPartitioned writes the changes to a topic, each to the partition that f returns for its key; see

@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/millrace/millrace/sdk/serde"
@@ -18,8 +19,12 @@ type Grouped[K, V any] struct{ s Stream[K, V] }
 func (s Stream[K, V]) GroupBy[K2 any](name string, key func(key K, value V) K2, k serde.Serde[K2]) Grouped[K2, V] {
 	n := mapped(s.n, topology.Node{Op: "select-key"}, func(k K, v V) (K2, V, error) { return key(k, v), v, nil })
 	n.require(key != nil)
-	keyed := Stream[K2, V]{n: n, k: k, v: s.v, rekeyed: true}
-	return Grouped[K2, V]{keyed.repartition("group-by", name, 0)}
+	keyed := Stream[K2, V]{n: n, k: reported(k), v: s.v, rekeyed: true}
+	grouped := Grouped[K2, V]{keyed.repartition("group-by", name, 0)}
+	if k == nil {
+		s.n.b.graph.Fail("group-by "+name, errors.New("its argument k is nil"))
+	}
+	return grouped
 }
 
 // GroupByKey groups the stream by the key it has. If an operator before may have changed that key, the operator after
@@ -32,8 +37,8 @@ type RepartitionOption struct{ apply func(*repartitionConfig) }
 
 type repartitionConfig struct{ partitions int32 }
 
-// Partitions sets the number of partitions of the internal topic. Without it, it has as many as the tasks that write to it,
-// or as the topics have that it must match.
+// Partitions sets the number of partitions of the internal topic. Without it, or with zero, it has as many as the tasks that
+// write to it, or as the topics have that it must match. A negative number fails Build.
 func Partitions(n int32) RepartitionOption {
 	return RepartitionOption{func(c *repartitionConfig) { c.partitions = n }}
 }
@@ -51,6 +56,7 @@ func (s Stream[K, V]) Repartition(name string, opts ...RepartitionOption) Stream
 func (s Stream[K, V]) repartition(op, name string, partitions int32) Stream[K, V] {
 	s.n = repartitioned(s.n, op, name, partitions, s.k, s.v, streamSink[K, V], streamValues[V])
 	s.n.claim(name)
+	s.k, s.v = reported(s.k), reported(s.v)
 	s.rekeyed = false
 	return s
 }
@@ -75,6 +81,7 @@ func (g Grouped[K, V]) placed(name string) Stream[K, V] {
 	}
 	s := g.s
 	s.n = repartitioned(s.n, "repartition", name, 0, s.k, s.v, streamSink[K, V], streamValues[V])
+	s.k, s.v = reported(s.k), reported(s.v)
 	s.rekeyed = false
 	return s
 }

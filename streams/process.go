@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
 	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/millrace/millrace/streams/internal/task"
 	"github.com/millrace/millrace/streams/internal/topology"
 	"github.com/millrace/millrace/streams/state"
 	"github.com/millrace/millrace/streams/window"
@@ -20,8 +22,8 @@ import (
 //
 // A processor that also is an [io.Closer] is closed when its task ends.
 type Processor[K, V, K2, V2 any] interface {
-	// Init is called once, before the first record. It keeps the context, opens stores, and sets timers. An error ends
-	// the job.
+	// Init is called once, before the first record. It keeps the context, opens stores, and sets timers. An error, or a
+	// panic, ends the job.
 	Init(ctx *Context[K2, V2]) error
 	// Process is called for each record. An error goes to the processing handler, as one of that record; what was emitted
 	// and stored before stays.
@@ -41,14 +43,11 @@ type Processor[K, V, K2, V2 any] interface {
 func (s Stream[K, V]) Process[K2, V2 any, P Processor[K, V, K2, V2]](name string, newP func() P, stores ...state.Ref) Stream[K2, V2] {
 	n := connect(s.n, topology.Node{Op: "process", Name: name}, func(o opening, out push[K2, V2]) push[K, V] {
 		c := &Context[K2, V2]{o: o, out: out, stores: stores}
-		p := newP()
-		if closer, ok := any(p).(io.Closer); ok {
-			o.a.OnClose(closer.Close)
-		}
-		if err := errors.Join(p.Init(c), c.fatal); err != nil {
-			o.a.Fail(o.op, err)
+		var p P
+		if !o.a.Try(o.op, func() (err error) { p, err = initialized(o.a, newP, c); return err }) {
 			return nil
 		}
+		c.ready = true
 		return func(k K, v V) error {
 			_, err := o.op.Guard(func() error { return c.blame(p.Process(k, v)) })
 			if c.fatal != nil {
@@ -59,10 +58,26 @@ func (s Stream[K, V]) Process[K2, V2 any, P Processor[K, V, K2, V2]](name string
 	})
 	n.require(newP != nil)
 	n.claim(name)
-	for _, ref := range stores {
+	for i, ref := range stores {
+		if ref == nil {
+			n.b.graph.Fail(n.name, fmt.Errorf("store %d of its list is nil", i+1))
+			continue
+		}
 		n.b.graph.AddStore(n.id, ref.Spec())
 	}
 	return rekeyed[K, V](s, n)
+}
+
+// initialized makes a task's processor and lets it begin.
+func initialized[K, V, K2, V2 any, P Processor[K, V, K2, V2]](a *task.Assembly, newP func() P, c *Context[K2, V2]) (P, error) {
+	p := newP()
+	if v := reflect.ValueOf(p); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return p, errors.New("its function that makes a processor returned nil")
+	}
+	if closer, ok := any(p).(io.Closer); ok {
+		a.OnClose(closer.Close)
+	}
+	return p, errors.Join(p.Init(c), c.fatal)
 }
 
 // Context is a processor's way to the task it runs in. It is used by the processor's methods and timers only, on the
@@ -73,6 +88,17 @@ type Context[K2, V2 any] struct {
 	stores []state.Ref
 	// fatal is what ends the task: not the record's fault, so not for a handler.
 	fatal error
+	// ready says that Init is over.
+	ready bool
+}
+
+// misused deals with a call that can never work. In Init it fails the start; later it is a bug that shows only for some
+// records, so it panics, which makes it a failure of the record in hand.
+func (c *Context[K2, V2]) misused(err error) {
+	if c.ready {
+		panic(err)
+	}
+	c.fatal = errors.Join(c.fatal, err)
 }
 
 // blame returns the error of user code, unless something fatal is behind it.
@@ -102,7 +128,8 @@ func (c *Context[K2, V2]) EmitAt(at time.Time, key K2, value V2) {
 	c.o.SetTime(was)
 }
 
-// Store opens a key-value store that was listed at Process. Call it in Init; a store that was not listed fails it.
+// Store opens a key-value store that was listed at Process. Call it in Init; a store that was not listed fails Init. Later
+// it panics, as any misuse of a Context: then the record in hand goes to the processing handler.
 func (c *Context[K2, V2]) Store[SK, SV any](r state.KeyValueRef[SK, SV]) state.KeyValue[SK, SV] {
 	return openStore(c, r, r.In)
 }
@@ -121,11 +148,13 @@ func openStore[S, K2, V2 any](c *Context[K2, V2], r state.Ref, in func(*state.St
 	var none S
 	name := r.Spec().Name
 	if !slices.ContainsFunc(c.stores, func(listed state.Ref) bool { return listed.Spec().Name == name }) {
-		c.fatal = errors.Join(c.fatal, fmt.Errorf("store %q was not listed at Process", name))
+		c.misused(fmt.Errorf("store %q was not listed at Process", name))
 		return none
 	}
 	s, err := in(c.o.Stores())
-	c.fatal = errors.Join(c.fatal, err)
+	if err != nil {
+		c.misused(err)
+	}
 	return s
 }
 
@@ -181,7 +210,7 @@ func (c *Context[K2, V2]) EveryWallClock(d time.Duration, f func(at time.Time) e
 
 func (c *Context[K2, V2]) every(d time.Duration, wall bool, f func(time.Time) error) (stop func()) {
 	if d < time.Millisecond {
-		c.fatal = errors.Join(c.fatal, fmt.Errorf("a timer is set to %v: want a millisecond or more", d))
+		c.misused(fmt.Errorf("a timer is set to %v: want a millisecond or more", d))
 		return func() {}
 	}
 	timer := c.o.Punctuate(d, wall, func(at time.Time) error {

@@ -1,6 +1,8 @@
 package streams
 
 import (
+	"time"
+
 	"github.com/millrace/millrace/sdk/serde"
 	"github.com/millrace/millrace/streams/internal/task"
 	"github.com/millrace/millrace/streams/internal/topology"
@@ -32,29 +34,45 @@ func (g SessionGrouped[K, V]) Reduce(name string, f func(key K, kept, next V) V,
 // Aggregate keeps a value of any type per session; see [Grouped.Aggregate]. Merge makes one value of those of two sessions
 // that a record joins, the earlier one first.
 func (g SessionGrouped[K, V]) Aggregate[A any](name string, zero func() A, add func(key K, value V, kept A) A, merge func(key K, a, b A) A, a serde.Serde[A], opts ...StoreOption) WindowedTable[K, A] {
-	t := sessions(g, "aggregate", name, aggregating(zero, add), merge, a, opts)
-	t.n.require(zero != nil && add != nil && merge != nil)
+	t := sessions(g, "aggregate", name, aggregating(zero, add), merge, reported(a), opts)
+	t.n.argument("zero", zero == nil)
+	t.n.argument("add", add == nil)
+	t.n.argument("merge", merge == nil)
+	t.n.argument("a", a == nil)
 	return t
 }
 
 func sessions[K, V, A any](g SessionGrouped[K, V], op, name string, f fold[K, V, A], merge func(K, A, A) A, a serde.Serde[A], opts []StoreOption) WindowedTable[K, A] {
 	s := g.g.placed(name)
 	cfg := storeConfigOf(opts)
-	ref := state.NewSession(name, guarded(s.k), guarded(a), g.w.Retention(), cfg.state...)
-	meta := topology.Node{Op: op, Name: name, Detail: g.w.String()}
+	retention, err := cfg.session(g.w)
+	ref := state.NewSession(name, guarded(s.k), guarded(a), retention, cfg.state...)
+	meta := topology.Node{Op: op, Name: name, Detail: g.w.String(), LateTopic: cfg.lateTo}
 	n := connect(s.n, meta, func(o opening, out push[window.Windowed[K], change[A]]) push[K, V] {
 		store, err := ref.In(o.Stores())
 		if err != nil {
 			o.a.Fail(o.op, err)
 			return nil
 		}
-		x := &sessionizer[K, V, A]{opening: o, w: g.w, store: store, fold: f, merge: merge, out: out, late: lateSink(o, cfg.lateTo, s)}
+		x := &sessionizer[K, V, A]{opening: o, w: g.w, store: store, fold: f, merge: merge, out: out, late: lateSink(o, cfg.lateTo, g.w.GracePeriod(), s)}
 		return x.add
 	})
 	n.keep(name, ref)
-	n.check(g.w.Err())
+	n.check(err)
 	needAll(n, s.k, a, cfg, s.v)
 	return WindowedTable[K, A]{n: n, k: s.k, v: a, sessions: ref, isSession: true, keys: SessionKey[K]}
+}
+
+// session returns the retention of a store of sessions, and what is wrong with it or with the sessions; see window.
+func (c storeConfig) session(w window.Sessions) (time.Duration, error) {
+	if err := w.Err(); err != nil {
+		return time.Millisecond, err
+	}
+	// What sessions need has a millisecond on top, which the user need not know of.
+	if c.retention == w.Retention()-time.Millisecond {
+		return w.Retention(), nil
+	}
+	return c.kept(w.Retention())
 }
 
 // sessionizer puts records into the sessions of their keys, in one task.
@@ -65,7 +83,7 @@ type sessionizer[K, V, A any] struct {
 	fold  fold[K, V, A]
 	merge func(K, A, A) A
 	out   push[window.Windowed[K], change[A]]
-	late  push[K, V]
+	late  latePush[K, V]
 	// found are the sessions that the record in hand joins, earlier ones first; reused.
 	found []session[A]
 }
@@ -83,6 +101,9 @@ func (x *sessionizer[K, V, A]) add(k K, v V) error {
 	at := x.Time()
 	x.found = x.found[:0]
 	err := x.store.Overlapping(k, x.w.Reach(at), func(span window.Span, value A) bool {
+		if x.w.Closed(span, x.StreamTime()) {
+			return true // the store may keep it for longer, but that must not change results
+		}
 		x.found = append(x.found, session[A]{span, value})
 		return true
 	})
@@ -94,7 +115,7 @@ func (x *sessionizer[K, V, A]) add(k K, v V) error {
 		span = span.Union(s.span)
 	}
 	if x.w.Closed(span, x.StreamTime()) {
-		return x.late(k, v)
+		return x.late(k, v, x.w.Expiry(span))
 	}
 	var kept A
 	if ok, err := x.op.Guard(func() error { kept = x.combine(k, v); return nil }); !ok {

@@ -25,7 +25,7 @@ func (s Stream[K, V]) To(topic string, opts ...SinkOption) {
 
 // ToFunc writes each record to the topic that f returns for it, which must exist.
 func (s Stream[K, V]) ToFunc(f func(key K, value V) string, opts ...SinkOption) {
-	sinkOf(s.n, target[K, V]{choose: f}, s.k, s.v, opts, streamSink)
+	sinkOf(s.n, target[K, V]{chosen: true, choose: f}, s.k, s.v, opts, streamSink)
 }
 
 // ToPartitioned writes the stream to a topic, each record to the partition that f returns, given the number of partitions:
@@ -37,6 +37,7 @@ func (s Stream[K, V]) ToPartitioned(topic string, f func(key K, value V, partiti
 // target is where a sink writes: a topic, or one chosen for each record; a partition chosen by key, or for each record.
 type target[K, V any] struct {
 	topic       string
+	chosen      bool
 	choose      func(K, V) string
 	partitioned bool
 	partition   func(K, V, int32) int32
@@ -56,14 +57,14 @@ func sinkOf[K, V, W any](from *node[K, W], to target[K, V], k serde.Serde[K], v 
 	for _, o := range opts {
 		o.apply(&cfg)
 	}
-	meta := topology.Node{Kind: topology.Sink, Op: "to", Name: to.topic, Topic: to.topic}
-	if to.topic == "" {
+	meta := topology.Node{Kind: topology.Sink, Op: "to", Name: to.topic, Topic: to.topic, Chooses: to.chosen}
+	if to.chosen {
 		meta.Op = "to-func"
 	}
 	n := addSink(from, meta, to, k, v, cfg, enter)
 	switch {
-	case to.topic == "" && to.choose == nil:
-		n.b.graph.Fail(n.name, errors.New("neither a topic nor a function that chooses one is given"))
+	case to.chosen:
+		n.require(to.choose != nil)
 	case to.partitioned:
 		n.require(to.partition != nil)
 	}

@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -20,24 +21,51 @@ type SourceOption struct{ apply func(*sourceConfig) }
 type sourceConfig struct {
 	invalid task.InvalidTimes
 	fromEnd bool
-	// eventTime is a func(K, V) (time.Time, bool) of the source's types; checked when the source is added, never in
-	// the hot path.
-	eventTime any
+	times   *extractor
+}
+
+// extractor is an EventTime option. Its types are compared with the source's when that is added, never in the hot path.
+type extractor struct {
+	f     any // func(K, V) (time.Time, error)
+	k, v  reflect.Type
+	isNil bool
+}
+
+func extractorOf[K, V any](f func(K, V) (time.Time, error), isNil bool) SourceOption {
+	e := &extractor{f: f, k: reflect.TypeFor[K](), v: reflect.TypeFor[V](), isNil: isNil}
+	return SourceOption{func(c *sourceConfig) { c.times = e }}
 }
 
 // EventTime takes the event time of a source's records from f instead of their timestamps. Windows, stream time and the
-// timestamps of what the job writes follow it. F returns false when the record has no usable time; then the policy of
-// [InvalidTimes] decides. Its types must be the source's, or Build fails.
+// timestamps of what the job writes follow it. F gets what the source's serdes decoded, and returns false when there is no
+// usable time in it; then the policy of [InvalidTimes] decides. Its types must be the source's, or Build fails.
 func EventTime[K, V any](f func(key K, value V) (at time.Time, ok bool)) SourceOption {
-	return SourceOption{func(c *sourceConfig) { c.eventTime = f }}
+	return extractorOf(func(k K, v V) (time.Time, error) {
+		at, ok := f(k, v)
+		if !ok {
+			return at, errNoEventTime
+		}
+		return at, nil
+	}, f == nil)
 }
 
-// InvalidTimePolicy says what happens to a record without a valid event time (negative, or none found by [EventTime]).
+// TryEventTime is [EventTime] for a function that says why there is no usable time: handlers, logs and dead letters get its
+// error.
+func TryEventTime[K, V any](f func(key K, value V) (time.Time, error)) SourceOption {
+	return extractorOf(f, f == nil)
+}
+
+var (
+	errNoEventTime = errors.New("EventTime found no valid time in the record")
+	errNoTimestamp = errors.New("the record's timestamp is before 1970, which stands for none: set a policy with InvalidTimes, or an extractor with EventTime, at the source")
+)
+
+// InvalidTimePolicy says what happens to a record without a valid event time: one before 1970, or none found by [EventTime].
 type InvalidTimePolicy int8
 
 // The policies for invalid times. With each, offsets advance and the task goes on, if the handler lets it.
 const (
-	// HandleInvalidTimes, the default, gives the record to the deserialization handler.
+	// HandleInvalidTimes, the default, gives the record to [Handlers].Deserialization.
 	HandleInvalidTimes = InvalidTimePolicy(task.FailInvalidTimes)
 	// DropInvalidTimes drops and counts the record.
 	DropInvalidTimes = InvalidTimePolicy(task.DropInvalidTimes)
@@ -69,7 +97,7 @@ func (b *Builder) Stream[K, V any](topic string, k serde.Serde[K], v serde.Serde
 		o.apply(&cfg)
 	}
 	meta := topology.Node{Kind: topology.Source, Op: "stream", Name: topic, Topic: topic}
-	return Stream[K, V]{n: addSource(b, meta, k, v, cfg, streamValues[V]), k: k, v: v}
+	return Stream[K, V]{n: addSource(b, meta, k, v, cfg, streamValues[V]), k: reported(k), v: reported(v)}
 }
 
 // TableOption changes how [Builder.Table] keeps its table.
@@ -93,19 +121,26 @@ func (b *Builder) Table[K, V any](topic string, k serde.Serde[K], v serde.Serde[
 		o.apply(&cfg)
 	}
 	meta := topology.Node{Kind: topology.Source, Op: "changes", Name: topic, Topic: topic}
-	return materialize(addSource(b, meta, k, v, sourceConfig{}, optionalValues[V]), "table", cfg.name, k, v, cfg.store)
+	n := addSource(b, meta, k, v, sourceConfig{}, optionalValues[V])
+	return materialize(n, "table", cfg.name, reported(k), reported(v), cfg.store)
 }
 
 // addSource adds a source whose values are made by wrap from what was decoded.
 func addSource[K, V, W any](b *Builder, meta topology.Node, k serde.Serde[K], v serde.Serde[V], cfg sourceConfig, wrap wrapper[V, W]) *node[K, W] {
+	b.begin()
 	n := newNode[K, W](b, meta)
-	need(b, n.name, k, serde.Key)
-	need(b, n.name, v, serde.Value)
-	var eventTime func(K, V) (time.Time, bool)
-	if cfg.eventTime != nil {
-		f, ok := cfg.eventTime.(func(K, V) (time.Time, bool))
-		if !ok || f == nil {
-			b.graph.Fail(n.name, fmt.Errorf("its EventTime is a %T: want a %v", cfg.eventTime, reflect.TypeFor[func(K, V) (time.Time, bool)]()))
+	if !meta.Internal {
+		n.argument("k", k == nil)
+		n.argument("v", v == nil)
+	}
+	var eventTime func(K, V) (time.Time, error)
+	if e := cfg.times; e != nil {
+		f, ok := e.f.(func(K, V) (time.Time, error))
+		switch {
+		case !ok:
+			b.graph.Fail(n.name, fmt.Errorf("its EventTime takes (%v, %v), but the source's types are (%v, %v)", e.k, e.v, reflect.TypeFor[K](), reflect.TypeFor[V]()))
+		case e.isNil:
+			b.graph.Fail(n.name, errors.New("its EventTime is given a nil function"))
 		}
 		eventTime = f
 	}
@@ -131,7 +166,7 @@ type source[K, V, W any] struct {
 	*task.Context
 	k         serde.Serde[K]
 	v         serde.Serde[V]
-	eventTime func(K, V) (time.Time, bool)
+	eventTime func(K, V) (time.Time, error)
 	wrap      wrapper[V, W]
 	out       push[K, W]
 
@@ -159,11 +194,17 @@ func (s *source[K, V, W]) Decode(rec *kgo.Record) (window.Instant, task.Reason, 
 	}
 	s.key, s.value = k, w
 	if s.eventTime == nil || rec.Value == nil {
-		return window.At(rec.Timestamp), task.Keep, nil
+		if at := window.At(rec.Timestamp); at >= 0 {
+			return at, task.Keep, nil
+		}
+		return 0, task.InvalidTime, errNoTimestamp
 	}
-	at, ok := s.eventTime(k, v)
-	if !ok {
-		return -1, task.Keep, nil
+	at, err := s.eventTime(k, v)
+	if err != nil {
+		return 0, task.InvalidTime, fmt.Errorf("finding the event time: %w", err)
+	}
+	if window.At(at) < 0 {
+		return 0, task.InvalidTime, fmt.Errorf("EventTime found %v, which is before 1970", at)
 	}
 	return window.At(at), task.Keep, nil
 }
@@ -174,8 +215,9 @@ func (s *source[K, V, W]) Deliver() error { return s.out(s.key, s.value) }
 type StoreOption struct{ apply func(*storeConfig) }
 
 type storeConfig struct {
-	state  []state.Option
-	lateTo string
+	state     []state.Option
+	lateTo    string
+	retention time.Duration
 }
 
 func storeConfigOf(opts []StoreOption) storeConfig {
@@ -201,9 +243,30 @@ func storeOption(o state.Option) StoreOption {
 	return StoreOption{func(c *storeConfig) { c.state = append(c.state, o) }}
 }
 
+// Retention keeps windows and sessions in their store for d of stream time, so that queries and processors find them after
+// they have closed. It is counted from a window's start, or a session's end, is whole milliseconds, and at least what
+// the operator needs itself: a window's size and grace, a session's gap and grace. These are what is kept without
+// Retention, or with zero. It changes neither results nor what is late. Build fails where there are no windows.
+func Retention(d time.Duration) StoreOption {
+	return StoreOption{func(c *storeConfig) { c.retention = d }}
+}
+
+// kept returns the retention of a windowed operator's store; least is what the operator needs.
+func (c storeConfig) kept(least time.Duration) (time.Duration, error) {
+	switch {
+	case c.retention == 0:
+		return least, nil
+	case c.retention < least:
+		return least, fmt.Errorf("its Retention is %v: it is at least %v, for the operator itself needs that", c.retention, least)
+	case c.retention%time.Millisecond != 0:
+		return least, fmt.Errorf("its Retention is %v: record times have milliseconds, so it must be a whole number of them", c.retention)
+	}
+	return c.retention, nil
+}
+
 // LateTo sends records that come after their window was closed to a topic of their own, with key, value and event time as
 // they reached the operator, instead of only dropping them. They are counted as late in any case. It is for windowed
-// operators; Build fails where there are no windows.
+// operators; Build fails where there are no windows. The topic must exist. Empty is as without.
 func LateTo(topic string) StoreOption {
 	return StoreOption{func(c *storeConfig) { c.lateTo = topic }}
 }

@@ -227,8 +227,7 @@ func (s Stream[K, V]) ForEach(f func(key K, value V)) {
 func (s Stream[K, V]) Merge(others ...Stream[K, V]) Stream[K, V] {
 	var from []*node[K, V]
 	for _, o := range others {
-		if o.n.b != s.n.b {
-			s.n.b.graph.Fail(s.n.name, errOtherBuilder)
+		if !s.n.mergeable(o.n) {
 			continue
 		}
 		from = append(from, o.n)

@@ -130,6 +130,7 @@ func stored[K, V, W any](from *node[K, W], op, name string, k serde.Serde[K], v 
 	n.keep(name, ref)
 	need(n.b, n.name, k, serde.Key)
 	need(n.b, n.name, v, serde.Value)
+	n.check(cfg.noWindows())
 	return Table[K, V]{n: n, k: k, v: v, ref: ref, stored: true}
 }
 

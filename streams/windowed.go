@@ -1,6 +1,8 @@
 package streams
 
 import (
+	"time"
+
 	"github.com/millrace/millrace/sdk/serde"
 	"github.com/millrace/millrace/streams/internal/task"
 	"github.com/millrace/millrace/streams/internal/topology"
@@ -29,23 +31,26 @@ func (g WindowedGrouped[K, V]) Reduce(name string, f func(key K, kept, next V) V
 
 // Aggregate keeps a value of any type per key and window; see [Grouped.Aggregate].
 func (g WindowedGrouped[K, V]) Aggregate[A any](name string, zero func() A, add func(key K, value V, kept A) A, a serde.Serde[A], opts ...StoreOption) WindowedTable[K, A] {
-	t := windowed(g, "aggregate", name, aggregating(zero, add), a, opts)
-	t.n.require(zero != nil && add != nil)
+	t := windowed(g, "aggregate", name, aggregating(zero, add), reported(a), opts)
+	t.n.argument("zero", zero == nil)
+	t.n.argument("add", add == nil)
+	t.n.argument("a", a == nil)
 	return t
 }
 
 func windowed[K, V, A any](g WindowedGrouped[K, V], op, name string, f fold[K, V, A], a serde.Serde[A], opts []StoreOption) WindowedTable[K, A] {
 	s := g.g.placed(name)
 	cfg := storeConfigOf(opts)
-	ref := state.NewWindow(name, guarded(s.k), guarded(a), g.w.Retention(), cfg.state...)
-	meta := topology.Node{Op: op, Name: name, Detail: g.w.String()}
+	retention, err := cfg.window(g.w)
+	ref := state.NewWindow(name, guarded(s.k), guarded(a), retention, cfg.state...)
+	meta := topology.Node{Op: op, Name: name, Detail: g.w.String(), LateTopic: cfg.lateTo}
 	n := connect(s.n, meta, func(o opening, out push[window.Windowed[K], change[A]]) push[K, V] {
 		store, err := ref.In(o.Stores())
 		if err != nil {
 			o.a.Fail(o.op, err)
 			return nil
 		}
-		late := lateSink(o, cfg.lateTo, s)
+		late := lateSink(o, cfg.lateTo, g.w.GracePeriod(), s)
 		return func(k K, v V) error {
 			if o.NullKey() {
 				o.op.Drop(task.NullKey)
@@ -54,7 +59,7 @@ func windowed[K, V, A any](g WindowedGrouped[K, V], op, name string, f fold[K, V
 			at := o.Time()
 			span := g.w.Of(at)
 			if g.w.Closed(span, o.StreamTime()) {
-				return late(k, v)
+				return late(k, v, span.End)
 			}
 			old, oldAt, had, err := store.Get(k, span.Start)
 			if err != nil {
@@ -75,22 +80,35 @@ func windowed[K, V, A any](g WindowedGrouped[K, V], op, name string, f fold[K, V
 		}
 	})
 	n.keep(name, ref)
-	n.check(g.w.Err())
+	n.check(err)
 	needAll(n, s.k, a, cfg, s.v)
 	return WindowedTable[K, A]{n: n, k: s.k, v: a, windows: ref, isWindow: true, keys: func(k serde.Serde[K]) serde.Serde[window.Windowed[K]] { return WindowedKey(k, g.w) }}
 }
 
-// lateSink returns what to do with late records: count them, and write them to a topic if there is one.
-func lateSink[K, V any](o opening, topic string, s Stream[K, V]) push[K, V] {
+// window returns the retention of a store of windows, and what is wrong with it or with the windows. After an error, it is one
+// that no other check finds fault with: one error says it best.
+func (c storeConfig) window(w window.Time) (time.Duration, error) {
+	if err := w.Err(); err != nil {
+		return time.Millisecond, err
+	}
+	return c.kept(w.Retention())
+}
+
+// latePush takes a record that came after its window was closed, which ended at end.
+type latePush[K, V any] func(k K, v V, end window.Instant) error
+
+// lateSink returns what to do with late records: count them, and write them to a topic if there is one. Without, they are
+// lost, which is worth a line in the log.
+func lateSink[K, V any](o opening, topic string, grace time.Duration, s Stream[K, V]) latePush[K, V] {
 	if topic == "" {
-		return func(K, V) error {
-			o.op.Drop(task.Late)
+		return func(_ K, _ V, end window.Instant) error {
+			o.op.DropLate(end, grace)
 			return nil
 		}
 	}
 	to := &sink[K, V]{opening: o, target: target[K, V]{topic: topic}, key: make([]byte, 0, 64), value: make([]byte, 0, 256),
 		bound: bound[K, V]{serde.Bind(s.k, topic, serde.Key), serde.Bind(s.v, topic, serde.Value)}}
-	return func(k K, v V) error {
+	return func(k K, v V, _ window.Instant) error {
 		o.op.Drop(task.Late)
 		return to.send(k, v, true)
 	}
@@ -102,12 +120,5 @@ func needAll[K, V, A, K2, W any](n *node[K2, W], k serde.Serde[K], a serde.Serde
 	need(n.b, n.name, a, serde.Value)
 	if cfg.lateTo != "" {
 		need(n.b, n.name, v, serde.Value)
-	}
-}
-
-// check records the error of an operator, if there is one.
-func (n *node[K, V]) check(err error) {
-	if err != nil {
-		n.b.graph.Fail(n.name, err)
 	}
 }

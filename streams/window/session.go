@@ -41,10 +41,16 @@ func (s Sessions) Reach(i Instant) Span {
 	return Span{Start: one.Start.Add(-s.gap), End: one.End.Add(s.gap)}
 }
 
+// GracePeriod returns the grace.
+func (s Sessions) GracePeriod() time.Duration { return s.grace }
+
+// Expiry returns the end of the gap after a session: when it closes if there is no grace.
+func (s Sessions) Expiry(sp Span) Instant { return sp.End.Add(s.gap) }
+
 // Closed tells whether the session takes no more records at the given stream time: no record that is on time can
 // still reach it.
 func (s Sessions) Closed(sp Span, streamTime Instant) bool {
-	return sp.End.Add(s.gap).Add(s.grace) <= streamTime
+	return s.Expiry(sp).Add(s.grace) <= streamTime
 }
 
 // Retention is how long, counted from its end, a store has to keep a session: gap and grace, and a millisecond because a

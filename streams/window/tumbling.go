@@ -23,6 +23,9 @@ func (w Time) Grace(d time.Duration) Time {
 	return w
 }
 
+// GracePeriod returns the grace.
+func (w Time) GracePeriod() time.Duration { return w.grace }
+
 // Err tells what is wrong with the windows' size or grace, or nil. A streams builder calls it.
 func (w Time) Err() error {
 	if err := checkMillis("the size of a tumbling window", w.size, time.Millisecond); err != nil {

@@ -74,6 +74,9 @@ type Windowed[K any] struct {
 	Span
 }
 
+// String formats w as its key and [start, end).
+func (w Windowed[K]) String() string { return fmt.Sprintf("%v %v", w.Key, w.Span) }
+
 // at returns the span of the single instant i; the highest Instant, which no half-open span can hold, counts as the
 // one before it.
 func at(i Instant) Span {

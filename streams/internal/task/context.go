@@ -29,9 +29,13 @@ type Context struct {
 	// nullKey says that the key passed on stands for none.
 	nullKey bool
 	message Message
+	// deadTopics are where dead letters went.
+	deadTopics map[string]bool
 }
 
-func newContext(t *Task) *Context { return &Context{task: t, streamTime: noTime} }
+func newContext(t *Task) *Context {
+	return &Context{task: t, streamTime: noTime, deadTopics: map[string]bool{}}
+}
 
 func (c *Context) begin(rec *kgo.Record, at window.Instant) {
 	c.rec, c.now, c.headers, c.nullKey = rec, at, rec.Headers, rec.Key == nil
@@ -128,6 +132,7 @@ type Op struct {
 
 	loggedAt time.Time
 	unlogged int
+	late     lateLog
 }
 
 // Label names the operator in errors.
@@ -201,6 +206,17 @@ func (a *Assembly) Once(id topology.NodeID, open func() any) any {
 // Fail records an error of opening; New returns it.
 func (a *Assembly) Fail(op *Op, err error) {
 	a.errs = append(a.errs, fmt.Errorf("%s: %w", op.label, err))
+}
+
+// Try runs user code that belongs to opening. Its error, or panic, is one of opening; then it returns false.
+func (a *Assembly) Try(op *Op, f func() error) bool {
+	err := catch(f)
+	if err == nil {
+		return true
+	}
+	a.ctx.logPanic(op.label, err)
+	a.Fail(op, err)
+	return false
 }
 
 // OnClose registers what Task.Close calls, last registered first.

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -106,7 +108,20 @@ type Error struct{ Failure Failure }
 
 func (e *Error) Error() string {
 	f := e.Failure
-	return fmt.Sprintf("%s failed at %s, record %s[%d]@%d: %v", f.Stage, f.Operator, f.Topic, f.Partition, f.Offset, f.Err)
+	return fmt.Sprintf("%s failed at %s, %s: %v", f.Stage, f.Operator, f.where(), f.Err)
+}
+
+// where says which record failed: where it was read, or where it was to be written.
+func (f Failure) where() string {
+	switch {
+	case f.Topic == "":
+		return "in a timer"
+	case f.Offset >= 0:
+		return fmt.Sprintf("record %s[%d]@%d", f.Topic, f.Partition, f.Offset)
+	case f.Partition >= 0:
+		return fmt.Sprintf("writing to partition %d of topic %q", f.Partition, f.Topic)
+	}
+	return fmt.Sprintf("writing to topic %q", f.Topic)
 }
 
 func (e *Error) Unwrap() error { return e.Failure.Err }
@@ -148,9 +163,7 @@ func (c *Context) settle(op *Op, f Failure) error {
 		out = h(f)
 	}
 	if f.Stage == Production && out.Action == DeadLetter && out.Topic == f.Topic {
-		// It would come back here for ever.
-		f.Err = fmt.Errorf("the dead letter itself cannot be written: %w", f.Err)
-		return &Error{Failure: f}
+		return &Error{Failure: f} // it would come back here for ever
 	}
 	switch out.Action {
 	case Skip:
@@ -158,17 +171,46 @@ func (c *Context) settle(op *Op, f Failure) error {
 		c.logDrop(op, f, "record skipped")
 		return nil
 	case DeadLetter:
+		if f.Topic == "" {
+			op.Drop(Skipped)
+			c.logDrop(op, f, "failed in a timer: there is no record for the dead letters")
+			return nil
+		}
+		c.deadTopics[out.Topic] = true
 		if err := c.task.cfg.Output.Send(deadLetter(out.Topic, f)); err != nil {
 			return fmt.Errorf("writing a dead letter to %q: %w", out.Topic, err)
 		}
 		op.Drop(DeadLettered)
-		c.logDrop(op, f, "record sent to dead letters")
+		c.logDrop(op, f, "record goes to dead letters")
 		return nil
 	}
-	if f.Stack != nil {
-		c.task.cfg.Log.Error("panic in user code", logAttrs(f)...)
-	}
+	c.logPanic(op.label, f.Err)
 	return &Error{Failure: f}
+}
+
+// refusal says what it means that a message was refused. Of a dead letter it keeps what that was about, which is all that
+// tells why the job ends.
+func (c *Context) refusal(m *Message, cause error) error {
+	if errors.Is(cause, kerr.UnknownTopicOrPartition) {
+		cause = fmt.Errorf("the topic does not exist: create it: %w", cause)
+	}
+	if !c.deadTopics[m.Topic] {
+		return cause
+	}
+	for _, h := range slices.Backward(m.Headers) {
+		if h.Key == headerPrefix+"message" {
+			return fmt.Errorf("a dead letter cannot be written to its topic %q: %w; it was about: %s", m.Topic, cause, h.Value)
+		}
+	}
+	return cause
+}
+
+// logPanic logs the stack of an error that is a panic, for an error's text has no room for it.
+func (c *Context) logPanic(operator string, err error) {
+	var p *panicked
+	if errors.As(err, &p) {
+		c.task.cfg.Log.Error("panic in user code", "task", c.task.cfg.ID.String(), "operator", operator, "panic", p.value, "stack", string(p.stack))
+	}
 }
 
 // logIntervalMin keeps an operator that fails for every record from filling the disk with log lines. Counts tell the
@@ -197,12 +239,14 @@ func logAttrs(f Failure) []any {
 	return attrs
 }
 
+const headerPrefix = "__streams.errors."
+
 // deadLetter makes the record for a dead-letter topic: the bytes and headers that came in, and the cause in headers with
 // the names that Kafka Streams gives them (KIP-1034), so that tools for its dead letters read ours.
 func deadLetter(topic string, f Failure) *Message {
 	h := append([]kgo.RecordHeader{}, f.Headers...)
 	add := func(key, value string) {
-		h = append(h, kgo.RecordHeader{Key: "__streams.errors." + key, Value: []byte(value)})
+		h = append(h, kgo.RecordHeader{Key: headerPrefix + key, Value: []byte(value)})
 	}
 	add("exception", fmt.Sprintf("%T", f.Err))
 	add("message", f.Err.Error())

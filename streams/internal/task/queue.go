@@ -1,7 +1,6 @@
 package task
 
 import (
-	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -68,14 +67,19 @@ func (q *queue) decode(c *Context, rec *kgo.Record) (at window.Instant, keep boo
 	defer c.end()
 	at, reason, err := q.guardedDecode(rec)
 	switch {
+	case reason == InvalidTime:
+		return q.timeless(c, err)
 	case err != nil:
 		return 0, false, c.settle(q.op, c.failure(q.op, Deserialization, err))
 	case reason != Keep:
 		q.op.Drop(reason)
 		return 0, false, nil
-	case at >= 0:
-		return at, true, nil
 	}
+	return at, true, nil
+}
+
+// timeless applies the source's policy to a record that, as cause says, has no valid event time.
+func (q *queue) timeless(c *Context, cause error) (at window.Instant, keep bool, err error) {
 	switch q.spec.InvalidTimes {
 	case DropInvalidTimes:
 		q.op.Drop(InvalidTime)
@@ -85,7 +89,7 @@ func (q *queue) decode(c *Context, rec *kgo.Record) (at window.Instant, keep boo
 	case UseWallClock:
 		return window.At(c.task.cfg.Now()), true, nil
 	}
-	return 0, false, c.settle(q.op, c.failure(q.op, Deserialization, errInvalidTime))
+	return 0, false, c.settle(q.op, c.failure(q.op, Deserialization, cause))
 }
 
 // guardedDecode catches panics of the user's serdes and extractors.
@@ -97,5 +101,3 @@ func (q *queue) guardedDecode(rec *kgo.Record) (at window.Instant, reason Reason
 	}()
 	return q.in.Decode(rec)
 }
-
-var errInvalidTime = errors.New("the record has no valid event time: set a policy with InvalidTimes, or an extractor with EventTime, at the source")

@@ -56,7 +56,8 @@ type InputSpec struct {
 // either Deliver, once, for the same record, or Decode for the next one.
 type Input interface {
 	// Decode decodes the record, keeps the result, and returns the event time: what the record or the source's
-	// extractor says, negative when it is invalid. An outcome other than Keep drops the record.
+	// extractor says. InvalidTime is for a record without a valid one, and comes with an error that says why; the source's
+	// policy decides about it. Another outcome than Keep drops the record.
 	Decode(rec *kgo.Record) (window.Instant, Reason, error)
 	// Deliver passes on what Decode decoded.
 	Deliver() error
@@ -133,8 +134,10 @@ func New(cfg Config) (*Task, error) {
 	a := &Assembly{ctx: t.ctx, made: map[topology.NodeID]any{}}
 	now := cfg.Now()
 	for _, spec := range cfg.Program.Inputs {
-		q := &queue{spec: spec, in: spec.Open(a), next: -1, epoch: -1, time: -1, dryAt: now}
+		q := &queue{spec: spec, next: -1, epoch: -1, time: -1, dryAt: now}
 		q.op = a.Op(spec.Node)
+		// What user code is called while operators open is guarded by them; this catches the rest, a serde's For say.
+		a.Try(q.op, func() error { q.in = spec.Open(a); return nil })
 		if restored, ok := cfg.Times[spec.Topic]; ok {
 			q.time = restored
 			t.ctx.advance(restored)
@@ -287,7 +290,7 @@ func (t *Task) ProductionFailed(m *Message, cause error) (err error) {
 	defer t.finish(&err)
 	op := t.ctx.opByLabel(m.Operator)
 	f := Failure{Stage: Production, Operator: m.Operator, Task: t.cfg.ID.String(), Topic: m.Topic, Partition: m.Partition,
-		Offset: -1, Time: m.Time.Time(), Key: m.Key, Value: m.Value, Headers: m.Headers, Err: cause}
+		Offset: -1, Time: m.Time.Time(), Key: m.Key, Value: m.Value, Headers: m.Headers, Err: t.ctx.refusal(m, cause)}
 	return t.ctx.settle(op, f)
 }
 
@@ -295,9 +298,12 @@ func (t *Task) ProductionFailed(m *Message, cause error) (err error) {
 func (t *Task) Close() error {
 	var errs []error
 	for i := len(t.closers) - 1; i >= 0; i-- {
-		errs = append(errs, t.closers[i]())
+		errs = append(errs, catch(t.closers[i]))
 	}
 	t.closers = nil
+	for _, op := range t.ctx.ops {
+		op.logLate()
+	}
 	return errors.Join(errs...)
 }
 

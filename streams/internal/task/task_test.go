@@ -41,7 +41,11 @@ func (in *benchInput) Decode(rec *kgo.Record) (window.Instant, Reason, error) {
 		panic("decoder")
 	}
 	in.rec = rec
-	return window.Instant(rec.Timestamp.UnixMilli()), Keep, nil
+	at := window.Instant(rec.Timestamp.UnixMilli())
+	if at < 0 {
+		return 0, InvalidTime, errors.New("no valid time")
+	}
+	return at, Keep, nil
 }
 
 func (in *benchInput) Deliver() error {

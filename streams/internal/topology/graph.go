@@ -46,12 +46,17 @@ func (g *Graph) Add(n Node) *Node {
 	if again := g.seen[n.Label]; n.Name != "" && again > 1 {
 		n.Label += "-" + strconv.Itoa(again)
 	}
-	if n.Topic != "" && !n.Internal {
+	if n.Kind != Operator && !n.Internal && !n.Chooses {
 		if err := checkName("topic", n.Topic, 249); err != nil {
 			g.Fail(n.Label, err)
 		}
 	}
-	if n.Kind == Source {
+	if n.LateTopic != "" {
+		if err := checkName("topic for late records", n.LateTopic, 249); err != nil {
+			g.Fail(n.Label, err)
+		}
+	}
+	if n.Kind == Source && n.Topic != "" {
 		g.claim("source of topic "+n.Topic, n.Label, "a topic is read once; use its stream or table in several places instead")
 	}
 	g.nodes = append(g.nodes, n)
@@ -144,6 +149,8 @@ func (g *Graph) Build() (*Topology, error) {
 			t.Topics = append(t.Topics, Topic{Name: s.Changelog, Kind: Changelog, Configs: changelogConfigs(s.Spec)})
 		}
 	}
+	errs = append(errs, t.checkTopics()...)
+	errs = append(errs, t.checkUses()...)
 	t.cut(g.application)
 	for i, sub := range t.Subs {
 		for _, before := range t.Subs[:i] {

@@ -22,6 +22,7 @@ package topology
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -54,8 +55,14 @@ type Node struct {
 	Label string
 	// Detail is shown after the label: a window, say.
 	Detail string
-	// Topic is read by a Source and written by a Sink. A sink whose topic is chosen per record has none.
+	// Topic is read by a Source and written by a Sink, unless it Chooses.
 	Topic string
+	// LateTopic is where the operator writes what came too late, empty when nowhere.
+	LateTopic string
+	// Pure says that the node does nothing but pass on what it makes.
+	Pure bool
+	// Chooses says that a sink chooses its topic for each record.
+	Chooses bool
 	// Internal says that Topic is a repartition topic of this application.
 	Internal bool
 	// Inputs are the nodes whose records this one gets. Sources have none.
@@ -173,4 +180,27 @@ func (t *Topology) ExternalSources() []string {
 		}
 	}
 	return topics
+}
+
+// ExternalSinks returns the topics that the job writes and does not make, in order of definition. Not among them are those
+// that are chosen for each record, which ChoosesTopics tells of, and those of dead letters.
+func (t *Topology) ExternalSinks() []string {
+	var topics []string
+	add := func(topic string) {
+		if topic != "" && !slices.Contains(topics, topic) {
+			topics = append(topics, topic)
+		}
+	}
+	for _, n := range t.Nodes {
+		if n.Kind == Sink && !n.Internal {
+			add(n.Topic)
+		}
+		add(n.LateTopic)
+	}
+	return topics
+}
+
+// ChoosesTopics tells whether a sink chooses its topic for each record.
+func (t *Topology) ChoosesTopics() bool {
+	return slices.ContainsFunc(t.Nodes, func(n Node) bool { return n.Chooses })
 }
