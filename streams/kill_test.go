@@ -241,3 +241,34 @@ func (c *cluster) end(topic string) int64 {
 	ends.Each(func(o kadm.ListedOffset) { sum += max(o.Offset, 0) })
 	return sum
 }
+
+// TestKilledProcessIsTakenOver kills one of two processes of a job; the other goes on with its tasks.
+func TestKilledProcessIsTakenOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	c := startCluster(t)
+	c.createTopic("lines", 4)
+	c.createTopic("words", 1)
+	stays := startJob(t, wordCount(t), c.config(t.TempDir()))
+	stays.running(8)
+	p := startJobProcess(t, c, t.TempDir())
+	eventually(t, "tasks to move to the other process", func() (bool, string) {
+		n := len(stays.app.Status().Tasks)
+		return n <= 3, fmt.Sprintf("%d tasks are here", n) // one of three threads is here
+	})
+	feed := c.feedWords()
+	before := c.committed("lines")
+	eventually(t, "commits", func() (bool, string) {
+		now := c.committed("lines")
+		return now > before+500, fmt.Sprintf("at %d", now)
+	})
+	p.kill(t)
+	stays.running(8)
+	c.wantAtLeast(stays, feed.stop())
+	got, err := counts(stays.app)
+	if table := c.table("words"); err != nil || !maps.Equal(got, table) {
+		t.Errorf("the stores say %v, %v, and topic words %v", got, err, table)
+	}
+	stays.mustEnd()
+}

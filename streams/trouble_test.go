@@ -1,6 +1,7 @@
 package streams_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/sdk/serde"
 	"github.com/millrace/millrace/streams"
+	"github.com/millrace/millrace/streams/state"
 	"github.com/millrace/millrace/streams/window"
 )
 
@@ -301,4 +303,40 @@ func TestJobWaitsForItsCluster(t *testing.T) {
 	c.produce("lines", "a")
 	wantCounts(t, map[string]int64{"a": 1}, j)
 	j.mustEnd()
+}
+
+func TestQueryOfAJobThatDoesNotRun(t *testing.T) {
+	app, err := streams.New(wordCount(t), streams.Config{Brokers: []string{"127.0.0.1:1"}, StateDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := app.Query(countsRef).Get("a"); !errors.Is(err, state.ErrUnavailable) {
+		t.Errorf("query: %v, want ErrUnavailable", err)
+	}
+	if s := app.Status(); s.Phase != streams.Created || len(s.Tasks) != 0 {
+		t.Errorf("status %+v", s)
+	}
+}
+
+func TestConfigErrorsAreAllReported(t *testing.T) {
+	_, err := streams.New(wordCount(t), streams.Config{Threads: -1})
+	if err == nil || !strings.Contains(err.Error(), "no brokers") || !strings.Contains(err.Error(), "negative") {
+		t.Errorf("New: %v, want both faults", err)
+	}
+}
+
+// TestJobThatEndsWhileItRestoresEndsCleanly stops a job in the middle of everything that it does at its start.
+func TestJobThatEndsWhileItRestoresEndsCleanly(t *testing.T) {
+	c := startCluster(t)
+	c.createTopic("lines", 4)
+	c.createTopic("words", 1)
+	j := startJob(t, wordCount(t), c.config(t.TempDir()))
+	c.produce("lines", "a b c d e f g")
+	wantCounts(t, map[string]int64{"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1}, j)
+	j.mustEnd()
+	for wait := range 20 {
+		j := startJob(t, wordCount(t), c.config(t.TempDir()))
+		time.Sleep(time.Duration(wait) * 5 * time.Millisecond) // the moment of the stop
+		j.mustEnd()
+	}
 }

@@ -159,9 +159,6 @@ func (t *thread) adjustOffsets(_ context.Context, offsets map[string]map[int32]k
 
 // start begins to process a task that was restored.
 func (t *thread) start(r *taskRun) error {
-	if t.tasks[r.id] != r {
-		return nil // it was taken away meanwhile
-	}
 	if r.restoreErr != nil {
 		return fmt.Errorf("restoring task %v: %w", r.id, r.restoreErr)
 	}

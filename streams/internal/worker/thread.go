@@ -246,7 +246,14 @@ func (t *thread) handle(ctx context.Context, e event) error {
 		t.flushLost(ctx)
 		return t.giveUp(t.tasks)
 	case restored:
-		return t.start(e.restored)
+		r := e.restored
+		if t.tasks[r.id] != r || ctx.Err() != nil {
+			return nil // it was taken away meanwhile, or everything ends
+		}
+		if err := t.start(r); err != nil {
+			return t.taskFailed(ctx, r, err)
+		}
+		return nil
 	}
 	panic(fmt.Sprintf("event of unknown kind %d", e.kind))
 }
