@@ -9,7 +9,8 @@
 //	counts.All() // [{Key:"/" Value:1 Present:true ...}]
 //
 // Send returns when everything that the record causes has happened: in all parts of the job, through internal topics,
-// down to the outputs. Topics have one partition each unless the test says otherwise with [Config].Partitions, and records are
+// down to the outputs. So records are processed in the order of sending, which a cluster does not promise: a job that reads
+// several partitions gets ahead in some. [Driver.Apart] shows what comes of it. Topics have one partition each unless the test says otherwise with [Config].Partitions, and records are
 // spread over them as Kafka's producers do. Stores are in memory, with their changelogs; [Driver.Restart] rebuilds
 // them from there, as another instance would.
 package streamstest
@@ -54,9 +55,10 @@ type Driver struct {
 	tasks    []*running
 	topics   map[string]*topicLog
 	refused  map[string]error
-	// holding says that sent records wait for the end of Together.
-	holding bool
-	spread  kgo.Partitioner
+	// holding says that sent records wait for the end of Together or Apart; apart, that they are kept in held.
+	holding, apart bool
+	held           []*kgo.Record
+	spread         kgo.Partitioner
 }
 
 // running is a task with its stores.
@@ -95,6 +97,9 @@ func NewWith(t testing.TB, topology *streams.Topology, cfg Config) *Driver {
 // fails.
 func TryStart(t testing.TB, topology *streams.Topology, cfg Config) (*Driver, error) {
 	t.Helper()
+	if topology == nil {
+		return nil, errors.New("the topology is nil: take the one that Build returned without an error")
+	}
 	if cfg.Start.IsZero() {
 		cfg.Start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
@@ -110,6 +115,11 @@ func TryStart(t testing.TB, topology *streams.Topology, cfg Config) (*Driver, er
 	var err error
 	if d.plan, err = topology.Graph().Plan(external); err != nil {
 		return nil, err
+	}
+	for topic := range cfg.Partitions {
+		if err := d.checkKnown(topic); err != nil {
+			return nil, fmt.Errorf("Config.Partitions: %w", err)
+		}
 	}
 	t.Cleanup(func() {
 		if err := d.stop(); err != nil {
@@ -253,8 +263,44 @@ func (d *Driver) Together(f func()) {
 	}
 }
 
+// Apart lets what f sends be processed in the worst order that a cluster may bring about, when f returns: each partition to
+// its end, through all of the job, before the next partition begins, by their numbers. A job does that when it starts on
+// old data, or falls behind. In each partition records keep their order, and those of several topics go by their event
+// times; but a part of the job behind a repartition topic gets the last records of one partition before the first of the
+// next, and drops these as late if the grace is shorter than that. It needs an input with several partitions.
+//
+//	job := streamstest.NewWith(t, topology, streamstest.Config{Partitions: map[string]int32{"views": 3}})
+//	job.Apart(func() {
+//		for _, v := range anHourOfViews {
+//			views.Send(v.User, v, v.At)
+//		}
+//	})
+//	job.Dropped() // want none
+func (d *Driver) Apart(f func()) {
+	d.t.Helper()
+	d.holding, d.apart = true, true
+	f()
+	d.holding, d.apart = false, false
+	held := d.held
+	d.held = nil
+	slices.SortStableFunc(held, func(a, b *kgo.Record) int { return int(a.Partition - b.Partition) })
+	for i, rec := range held {
+		d.deliver(rec)
+		if i+1 < len(held) && held[i+1].Partition == rec.Partition {
+			continue
+		}
+		if err := d.run(); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+}
+
 // Refuse makes writes to a topic fail for good, as a broker does with records that are too large; nil ends it.
-func (d *Driver) Refuse(topic string, err error) { d.refused[topic] = err }
+func (d *Driver) Refuse(topic string, err error) {
+	d.t.Helper()
+	d.mustKnow(topic)
+	d.refused[topic] = err
+}
 
 // Dropped returns how many records the job's operators dropped, by operator and reason: "count visits: late". Operators are
 // named as in the topology's drawing.
@@ -274,28 +320,51 @@ func (d *Driver) Topics() []string {
 	return slices.DeleteFunc(names, func(name string) bool { return len(d.topics[name].order) == 0 })
 }
 
-// Records returns everything that was written to a topic so far, in the order of writing: the bytes, before any serde.
-func (d *Driver) Records(topic string) []*kgo.Record { return d.topic(topic).order }
+// Records returns everything that was written to a topic so far, in the order of writing: the bytes, before any serde. A topic
+// that the job does not have fails the test; see [Driver.Output].
+func (d *Driver) Records(topic string) []*kgo.Record {
+	d.t.Helper()
+	d.mustKnow(topic)
+	return d.topic(topic).order
+}
 
 // TrySend gives a record to the job as a broker would: its topic, key, value, headers and timestamp count, and its partition
-// if it is not negative. It returns the error that ends the job, if it does.
+// if it is not negative. It returns the error that ends the job, if it does. A topic that the job does not read fails the
+// test.
 func (d *Driver) TrySend(rec *kgo.Record) error {
-	d.deliver(d.append(rec.Topic, rec.Partition, rec.Key, rec.Value, rec.Headers, window.Instant(rec.Timestamp.UnixMilli())))
+	d.t.Helper()
+	d.mustRead(rec.Topic)
+	d.take(d.append(rec.Topic, rec.Partition, rec.Key, rec.Value, rec.Headers, window.Instant(rec.Timestamp.UnixMilli())))
 	return d.run()
 }
 
-// KeyValue returns a view of a key-value store.
+// take passes a record that was sent on to the job, or keeps it for the end of Apart.
+func (d *Driver) take(rec *kgo.Record) {
+	if d.apart {
+		d.held = append(d.held, rec)
+		return
+	}
+	d.deliver(rec)
+}
+
+// KeyValue returns a view of a key-value store. A store that the job does not have fails the test.
 func (d *Driver) KeyValue[K, V any](ref state.KeyValueRef[K, V]) state.ReadOnly[K, V] {
+	d.t.Helper()
+	d.mustStore(ref.Spec())
 	return state.NewReadOnly(d.stores, ref)
 }
 
-// Window returns a view of a window store.
+// Window returns a view of a window store; see KeyValue.
 func (d *Driver) Window[K, V any](ref state.WindowRef[K, V]) state.ReadOnlyWindow[K, V] {
+	d.t.Helper()
+	d.mustStore(ref.Spec())
 	return state.NewReadOnlyWindow(d.stores, ref)
 }
 
-// Session returns a view of a session store.
+// Session returns a view of a session store; see KeyValue.
 func (d *Driver) Session[K, V any](ref state.SessionRef[K, V]) state.ReadOnlySession[K, V] {
+	d.t.Helper()
+	d.mustStore(ref.Spec())
 	return state.NewReadOnlySession(d.stores, ref)
 }
 

@@ -16,8 +16,10 @@ type Input[K, V any] struct {
 	v     serde.Serde[V]
 }
 
-// Input returns what writes to a topic with these serdes.
+// Input returns what writes to a topic with these serdes. A topic that the job does not read fails the test.
 func (d *Driver) Input[K, V any](topic string, k serde.Serde[K], v serde.Serde[V]) Input[K, V] {
+	d.t.Helper()
+	d.mustRead(topic)
 	return Input[K, V]{d, topic, serde.Bind(k, topic, serde.Key), serde.Bind(v, topic, serde.Value)}
 }
 
@@ -88,8 +90,11 @@ type Output[K, V any] struct {
 	read  int
 }
 
-// Output returns what reads a topic with these serdes, from its start.
+// Output returns what reads a topic with these serdes, from its start. A topic that the job does not have fails the test; but
+// where a ToFunc chooses topics, or a handler may choose one for dead letters, every name is taken for such a one.
 func (d *Driver) Output[K, V any](topic string, k serde.Serde[K], v serde.Serde[V]) *Output[K, V] {
+	d.t.Helper()
+	d.mustKnow(topic)
 	return &Output[K, V]{d: d, topic: topic, k: serde.Bind(k, topic, serde.Key), v: serde.Bind(v, topic, serde.Value)}
 }
 
