@@ -19,10 +19,19 @@ import (
 // for settings of all brokers that were changed while they ran, of which there
 // are none: settings of brokers cannot be changed that way.
 //
+// A resource that is named twice is answered once.
+//
 // Errors of a resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION;
 // INVALID_REQUEST for another broker's id and for other kinds of resources.
 func (s *Service) describeConfigs(r *Request, in *kmsg.DescribeConfigsRequest, reply Reply) {
 	resp := in.ResponseKind().(*kmsg.DescribeConfigsResponse)
+	type resource struct {
+		kind kmsg.ConfigResourceType
+		name string
+	}
+	in.Resources = distinct(in.Resources, func(r *kmsg.DescribeConfigsRequestResource) resource {
+		return resource{r.ResourceType, r.ResourceName}
+	})
 	for i := range in.Resources {
 		asked := &in.Resources[i]
 		out := kmsg.NewDescribeConfigsResponseResource()

@@ -18,9 +18,12 @@ const groupOperations = 1<<3 | 1<<6 | 1<<8 | 1<<10 | 1<<11
 // 3), KIP-1043 (GROUP_ID_NOT_FOUND with a message, version 6; before that a
 // group that does not exist is Dead, and no error).
 //
+// A group that is named twice is answered once.
+//
 // Errors of a group: GROUP_ID_NOT_FOUND and those of finding the coordinator.
 func (s *Service) describeGroups(_ *Request, in *kmsg.DescribeGroupsRequest, reply Reply) {
 	resp := in.ResponseKind().(*kmsg.DescribeGroupsResponse)
+	in.Groups = distinct(in.Groups, func(group *string) string { return *group })
 	resp.Groups = make([]kmsg.DescribeGroupsResponseGroup, len(in.Groups))
 	gather(len(in.Groups), func(i int, done func()) {
 		s.Groups.Describe(in.Groups[i], func(g kmsg.DescribeGroupsResponseGroup) {

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -36,8 +35,10 @@ const autoCreateTimeout = 10 * time.Second
 // INVALID_TOPIC_EXCEPTION, what CreateTopics would say,
 // LEADER_NOT_AVAILABLE when it is not made in time, INVALID_REQUEST for a
 // missing name or an id before version 12. Errors of a partition:
-// LEADER_NOT_AVAILABLE, LISTENER_NOT_FOUND.
+// LEADER_NOT_AVAILABLE, LISTENER_NOT_FOUND. A topic that is named twice is
+// answered once, as in Kafka.
 func (s *Service) metadata(r *Request, in *kmsg.MetadataRequest, reply Reply) {
+	in.Topics = distinct(in.Topics, metadataKey)
 	missing := s.topicsToMake(in)
 	if len(missing) == 0 {
 		reply(s.metadataReply(r, in, s.Cluster.Image(), nil))
@@ -52,6 +53,14 @@ func (s *Service) metadata(r *Request, in *kmsg.MetadataRequest, reply Reply) {
 	})
 }
 
+// metadataKey tells the topics of a request apart.
+func metadataKey(t *kmsg.MetadataRequestTopic) topicRef {
+	if t.Topic == nil {
+		return topicRef{id: t.TopicID, byID: true}
+	}
+	return topicRef{name: *t.Topic, id: t.TopicID}
+}
+
 // topicsToMake are the names in a request that do not exist and may be made.
 func (s *Service) topicsToMake(in *kmsg.MetadataRequest) []string {
 	if !s.Settings.AutoCreateTopics || in.Version >= 4 && !in.AllowAutoTopicCreation {
@@ -61,7 +70,7 @@ func (s *Service) topicsToMake(in *kmsg.MetadataRequest) []string {
 	var missing []string
 	for i := range in.Topics {
 		t := &in.Topics[i]
-		if validMetadataTopic(in.Version, t) != nil || t.Topic == nil || slices.Contains(missing, *t.Topic) {
+		if validMetadataTopic(in.Version, t) != nil || t.Topic == nil {
 			continue
 		}
 		if _, ok := image.Topic(*t.Topic); !ok {

@@ -17,6 +17,7 @@ import (
 //
 // An offset that was committed for a topic which has been made anew since is
 // none. A group or partition without offset is no error: the offset is -1.
+// A group that is named twice is answered once.
 //
 // Errors of a group: those of finding the coordinator. Of a partition:
 // UNKNOWN_TOPIC_ID.
@@ -29,6 +30,7 @@ func (s *Service) offsetFetch(_ *Request, in *kmsg.OffsetFetchRequest, reply Rep
 		})
 		return
 	}
+	in.Groups = distinct(in.Groups, func(g *kmsg.OffsetFetchRequestGroup) string { return g.Group })
 	resp.Groups = make([]kmsg.OffsetFetchResponseGroup, len(in.Groups))
 	gather(len(in.Groups), func(i int, done func()) {
 		s.fetchGroupOffsets(in.Version, &in.Groups[i], func(g kmsg.OffsetFetchResponseGroup) {
