@@ -30,7 +30,7 @@ func (s *Service) offsetForLeaderEpoch(r *Request, in *kmsg.OffsetForLeaderEpoch
 			if err == nil {
 				var log *partition.Partition
 				if log, err = s.leader(topic, q.Partition, q.CurrentLeaderEpoch); err == nil {
-					epoch, end = log.EndOffsetForEpoch(ident.LeaderEpoch(q.LeaderEpoch))
+					epoch, end, err = log.EndOffsetForEpoch(ident.LeaderEpoch(q.LeaderEpoch))
 				}
 			}
 			out.Partition = q.Partition

@@ -34,7 +34,8 @@ func (t topicRef) find(image *cluster.Image) (*cluster.Topic, error) {
 const noEpoch = int32(ident.NoLeaderEpoch)
 
 // leader returns the partition if this broker leads it in the epoch that the
-// client believes in (KIP-320). noEpoch skips that check.
+// client believes in (KIP-320), and its disk works. noEpoch skips the check of
+// the epoch.
 func (s *Service) leader(topic *cluster.Topic, number, epoch int32) (*partition.Partition, error) {
 	if number < 0 || int(number) >= len(topic.Partitions) {
 		return nil, kerr.UnknownTopicOrPartition
@@ -52,5 +53,5 @@ func (s *Service) leader(topic *cluster.Topic, number, epoch int32) (*partition.
 	if !ok {
 		return nil, kerr.KafkaStorageError // its log could not be opened; the log of the broker says why
 	}
-	return p, nil
+	return p, p.CheckLeader(ident.LeaderEpoch(epoch))
 }

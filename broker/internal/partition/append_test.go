@@ -273,7 +273,7 @@ func TestLeadershipIsChecked(t *testing.T) {
 			t.Errorf("epoch %d gives %v", epoch, e)
 		}
 	}
-	if epoch, end := r.p.EndOffsetForEpoch(4); epoch != 4 || end != 1 {
+	if epoch, end, err := r.p.EndOffsetForEpoch(4); err != nil || epoch != 4 || end != 1 {
 		t.Errorf("epoch 4 ends as %d at %d", epoch, end)
 	}
 	r.p.Resign()

@@ -180,13 +180,16 @@ func (p *Partition) EpochAt(o ident.Offset) ident.LeaderEpoch {
 }
 
 // EndOffsetForEpoch returns the largest epoch not above the one asked for and
-// where it ends; NoLeaderEpoch and NoOffset when the log cannot say.
-func (p *Partition) EndOffsetForEpoch(epoch ident.LeaderEpoch) (ident.LeaderEpoch, ident.Offset) {
+// where it ends; NoLeaderEpoch and NoOffset when the log never knew. A log that
+// does not work is an error: a consumer would take "never" for lost records, and
+// start over.
+func (p *Partition) EndOffsetForEpoch(epoch ident.LeaderEpoch) (ident.LeaderEpoch, ident.Offset, error) {
 	log, _, err := p.working()
 	if err != nil {
-		return ident.NoLeaderEpoch, ident.NoOffset
+		return ident.NoLeaderEpoch, ident.NoOffset, err
 	}
-	return log.EpochEnd(epoch)
+	known, end := log.EpochEnd(epoch)
+	return known, end, nil
 }
 
 // Replay calls f with every batch from offset from on up to the end of the log.
