@@ -3,6 +3,7 @@ package api
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -19,18 +20,18 @@ import (
 // for settings of all brokers that were changed while they ran, of which there
 // are none: settings of brokers cannot be changed that way.
 //
-// A resource that is named twice is answered once.
+// A question that is asked twice is answered once.
 //
 // Errors of a resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION;
 // INVALID_REQUEST for another broker's id and for other kinds of resources.
 func (s *Service) describeConfigs(r *Request, in *kmsg.DescribeConfigsRequest, reply Reply) {
 	resp := in.ResponseKind().(*kmsg.DescribeConfigsResponse)
-	type resource struct {
-		kind kmsg.ConfigResourceType
-		name string
+	type question struct {
+		kind        kmsg.ConfigResourceType
+		name, names string
 	}
-	in.Resources = distinct(in.Resources, func(r *kmsg.DescribeConfigsRequestResource) resource {
-		return resource{r.ResourceType, r.ResourceName}
+	in.Resources = distinct(in.Resources, func(r *kmsg.DescribeConfigsRequestResource) question {
+		return question{r.ResourceType, r.ResourceName, strings.Join(r.ConfigNames, ",")}
 	})
 	for i := range in.Resources {
 		asked := &in.Resources[i]
