@@ -37,7 +37,7 @@ type Conn struct {
 
 // pending is a request on its way to a reply.
 type pending struct {
-	cost  int64
+	room  reservation
 	ready bool
 	reply *wire.Reply // nil for a request that gets none
 	held  int64       // bytes that the reply holds
@@ -120,7 +120,7 @@ func (c *Conn) discard(p *pending) {
 	if p.reply != nil {
 		_ = p.reply.Close() // nothing was promised about it
 	}
-	c.server.inFlight.Release(p.cost)
+	p.room.release()
 }
 
 // readLoop reads frames and hands them over. It returns nil when the server is
@@ -129,16 +129,16 @@ func (c *Conn) discard(p *pending) {
 func (c *Conn) readLoop() error {
 	in := bufio.NewReaderSize(c.nc, 16<<10)
 	for {
-		frame, cost, err := c.readFrame(in)
+		frame, room, err := c.readFrame(in)
 		if err != nil {
 			if c.server.ctx.Err() != nil {
 				return nil
 			}
 			return err
 		}
-		p := &pending{cost: cost}
+		p := &pending{room: room}
 		if !c.enqueue(p) {
-			c.server.inFlight.Release(cost)
+			room.release()
 			return net.ErrClosed
 		}
 		if err := c.server.cfg.Handle(c, frame, func(r *wire.Reply) { c.complete(p, r) }); err != nil {
@@ -150,35 +150,34 @@ func (c *Conn) readLoop() error {
 
 // readFrame waits for a frame, reserves its cost and reads it. io.EOF means
 // that the client closed the connection where no frame had begun.
-func (c *Conn) readFrame(in *bufio.Reader) (frame []byte, cost int64, err error) {
+func (c *Conn) readFrame(in *bufio.Reader) (frame []byte, room reservation, err error) {
 	if err := c.awaitFrame(in); err != nil {
-		return nil, 0, err
+		return nil, room, err
 	}
 	c.setReadDeadline(c.server.cfg.FrameTimeout)
 	var head [4 + wire.PrefixLen]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {
-		return nil, 0, partial(err)
+		return nil, room, partial(err)
 	}
 	size := int(int32(binary.BigEndian.Uint32(head[:])))
 	if size < wire.PrefixLen {
-		return nil, 0, fmt.Errorf("%w: a frame of %d bytes", wire.ErrMalformed, size)
+		return nil, room, fmt.Errorf("%w: a frame of %d bytes", wire.ErrMalformed, size)
 	}
 	key, _ := wire.Peek(head[4:])
 	if err := c.server.cfg.Limits.Check(key, size); err != nil {
-		return nil, 0, err
+		return nil, room, err
 	}
-	cost = min(wire.Cost(key, size), c.server.cfg.InFlightTotal/2)
-	if err := c.reserve(cost); err != nil {
-		return nil, 0, err
+	if room, err = c.reserve(wire.Cost(key, size)); err != nil {
+		return nil, room, err
 	}
 	c.setReadDeadline(c.server.cfg.FrameTimeout + time.Duration(size>>20)*time.Second)
 	frame = make([]byte, size)
 	copy(frame, head[4:])
 	if _, err := io.ReadFull(in, frame[wire.PrefixLen:]); err != nil {
-		c.server.inFlight.Release(cost)
-		return nil, 0, partial(err)
+		room.release()
+		return nil, room, partial(err)
 	}
-	return frame, cost, nil
+	return frame, room, nil
 }
 
 // awaitFrame waits for the first byte of a frame. Idle time counts only while
@@ -222,7 +221,7 @@ func partial(err error) error {
 
 // reserve waits until the connection and then the server have room for cost
 // bytes, or fails when the connection is closed.
-func (c *Conn) reserve(cost int64) error {
+func (c *Conn) reserve(cost int64) (reservation, error) {
 	cfg := &c.server.cfg
 	c.mu.Lock()
 	for !c.closed && len(c.queue) > 0 && (c.reserved+cost > cfg.InFlightPerConn || len(c.queue) >= cfg.RequestsPerConn) {
@@ -231,9 +230,9 @@ func (c *Conn) reserve(cost int64) error {
 	closed := c.closed
 	c.mu.Unlock()
 	if closed {
-		return net.ErrClosed
+		return reservation{}, net.ErrClosed
 	}
-	return c.server.inFlight.Acquire(c.ctx, cost)
+	return c.server.reserve(c.ctx, cost)
 }
 
 // enqueue gives a request its place in the order of replies.
@@ -244,7 +243,7 @@ func (c *Conn) enqueue(p *pending) bool {
 		return false
 	}
 	c.queue = append(c.queue, p)
-	c.reserved += p.cost
+	c.reserved += p.room.bytes
 	return true
 }
 
@@ -324,9 +323,9 @@ func (c *Conn) write(out io.Writer, p *pending) error {
 		_, err = p.reply.WriteTo(out)
 		err = errors.Join(err, p.reply.Close())
 	}
-	c.server.inFlight.Release(p.cost)
+	p.room.release()
 	c.mu.Lock()
-	c.reserved -= p.cost + p.held
+	c.reserved -= p.room.bytes + p.held
 	c.changed.Broadcast()
 	c.mu.Unlock()
 	return err

@@ -9,7 +9,8 @@
 //
 // Before the body of a frame is read, its cost (the frame and what decoding
 // may make of it, see [wire.Cost]) is reserved: first within the connection,
-// then within the server. A reader that finds no room waits, and with it the
+// then within the server, where large frames do not take the room of small ones.
+// A reader that finds no room waits, and with it the
 // client, whose socket fills up. The reservation ends when the reply has been
 // written. A frame that is oversized, malformed or does not arrive in time
 // closes its own connection with one line in the log and touches no other.
@@ -57,8 +58,9 @@ type Config struct {
 	// Limits bounds frames.
 	Limits wire.Limits
 	// InFlightTotal bounds the bytes reserved by all requests that are not
-	// answered yet; 512 MiB by default. A request that costs more than half of
-	// it reserves half.
+	// answered yet; 512 MiB by default. One half is for requests that cost
+	// less than a 64th of it, the other for larger ones; one that costs more
+	// than half of its half reserves that much.
 	InFlightTotal int64
 	// InFlightPerConn is the same for one connection, and counts what replies
 	// hold until they are written; 32 MiB by default. A request that costs
@@ -105,8 +107,8 @@ func setDefault[T comparable](field *T, value T) {
 
 // Server serves connections until it is stopped.
 type Server struct {
-	cfg      Config
-	inFlight *semaphore.Weighted
+	cfg          Config
+	small, large lane
 
 	// ctx ends when the server begins to stop.
 	ctx    context.Context
@@ -125,12 +127,42 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg:      cfg,
-		inFlight: semaphore.NewWeighted(cfg.InFlightTotal),
-		conns:    make(map[*Conn]struct{}),
+		cfg:   cfg,
+		small: newLane(cfg.InFlightTotal / 2),
+		large: newLane(cfg.InFlightTotal / 2),
+		conns: make(map[*Conn]struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
+}
+
+// lane is the memory for requests of a kind. Large requests have one of their
+// own, since a client may take its time to send one, and all the others of the
+// kind wait for it: heartbeats must not.
+type lane struct {
+	*semaphore.Weighted
+	bytes int64
+}
+
+func newLane(bytes int64) lane { return lane{semaphore.NewWeighted(bytes), bytes} }
+
+// reservation is memory that a request has in a lane.
+type reservation struct {
+	lane  *lane
+	bytes int64
+}
+
+func (r reservation) release() { r.lane.Release(r.bytes) }
+
+// reserve waits until there is room for a request that costs cost bytes, or ctx
+// ends.
+func (s *Server) reserve(ctx context.Context, cost int64) (reservation, error) {
+	l := &s.small
+	if cost >= s.cfg.InFlightTotal/64 {
+		l = &s.large
+	}
+	r := reservation{l, min(cost, l.bytes/2)}
+	return r, l.Acquire(ctx, r.bytes)
 }
 
 // Start begins to accept connections.

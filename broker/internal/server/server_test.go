@@ -265,13 +265,33 @@ func TestTotalLimitHoldsEveryoneBack(t *testing.T) {
 	}
 	third := h.dial()
 	third.send(frameOf(3, 0))
-	if h.inFlight.TryAcquire(1) {
+	if h.large.TryAcquire(1) {
 		t.Fatal("there is room left")
 	}
 	held[0].conn.close() // a client that goes away frees what it held once it is answered
 	held[0].answer()
 	(<-h.requests).answer()
 	third.reply()
+}
+
+func TestLargeFramesThatComeSlowlyHoldNoSmallOnesBack(t *testing.T) {
+	h := newHarness(t, nil)
+	for range 20 {
+		head := binary.BigEndian.AppendUint32(nil, 90<<20)
+		head = binary.BigEndian.AppendUint16(head, uint16(kmsg.Produce))
+		h.dial().send(append(head, 0, 9, 0, 0)) // and not a byte more
+	}
+	for deadline := time.Now().Add(5 * time.Second); h.large.TryAcquire(1); {
+		h.large.Release(1)
+		if time.Now().After(deadline) {
+			t.Fatal("the large frames got no room")
+		}
+		time.Sleep(time.Millisecond) // a poll with a deadline
+	}
+	c := h.dial()
+	c.send(frameOf(1, 0))
+	(<-h.requests).answer()
+	c.reply()
 }
 
 func TestRequestLargerThanTheLimitsGoesAlone(t *testing.T) {
@@ -298,7 +318,7 @@ func TestStalledFrameIsCutOff(t *testing.T) {
 	c := h.dial()
 	c.send(frameOf(1, 100)[:40])
 	c.wantClosed()
-	if !h.inFlight.TryAcquire(512 << 20) {
+	if !h.small.TryAcquire(h.small.bytes) || !h.large.TryAcquire(h.large.bytes) {
 		t.Error("the stalled frame still holds memory")
 	}
 }
