@@ -16,6 +16,14 @@ import (
 	"github.com/millrace/millrace/broker/internal/wire"
 )
 
+const (
+	// readBufferBytes is for heads of frames and small frames; larger bodies
+	// are read past the buffer. Every connection has one.
+	readBufferBytes = 4 << 10
+	// writeBufferBytes is what a connection has while it writes.
+	writeBufferBytes = 32 << 10
+)
+
 // Conn is one client's connection.
 type Conn struct {
 	server   *Server
@@ -127,7 +135,7 @@ func (c *Conn) discard(p *pending) {
 // stopping, so that replies still go out, and else why the connection is over:
 // a client that closes it does not wait for replies, as Kafka has it too.
 func (c *Conn) readLoop() error {
-	in := bufio.NewReaderSize(c.nc, 16<<10)
+	in := bufio.NewReaderSize(c.nc, readBufferBytes)
 	for {
 		frame, room, err := c.readFrame(in)
 		if err != nil {
@@ -273,24 +281,33 @@ func (c *Conn) complete(p *pending, r *wire.Reply) {
 // writeLoop writes replies in order until the connection is closed, or reading
 // ended and nothing is pending.
 func (c *Conn) writeLoop() {
-	out := bufio.NewWriterSize(c.nc, 32<<10)
-	for {
-		p := c.next(false)
-		if p == nil {
-			if out.Flush() != nil {
-				c.close()
-				return
-			}
-			if p = c.next(true); p == nil {
-				return
-			}
-		}
-		if err := c.write(out, p); err != nil {
+	for p := c.next(true); p != nil; p = c.next(true) {
+		if err := c.writeReady(p); err != nil {
 			c.server.cfg.Log.Debug("writing a reply failed", "client", c.RemoteAddr(), "err", err)
 			c.close()
 			return
 		}
 	}
+}
+
+// writeReady sends p and the replies that are ready after it. The buffer is on
+// loan for that time only, since most of many connections are quiet.
+func (c *Conn) writeReady(p *pending) error {
+	out, ok := c.server.writers.Get().(*bufio.Writer)
+	if !ok {
+		out = bufio.NewWriterSize(nil, writeBufferBytes)
+	}
+	out.Reset(c.nc)
+	defer func() {
+		out.Reset(nil)
+		c.server.writers.Put(out)
+	}()
+	for ; p != nil; p = c.next(false) {
+		if err := c.write(out, p); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
 }
 
 // next takes the oldest request if it has its reply. With wait it waits for

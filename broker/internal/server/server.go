@@ -109,6 +109,7 @@ func setDefault[T comparable](field *T, value T) {
 type Server struct {
 	cfg          Config
 	small, large lane
+	writers      sync.Pool // of *bufio.Writer
 
 	// ctx ends when the server begins to stop.
 	ctx    context.Context

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -443,6 +444,27 @@ func TestRunsAreClosedOnceWhateverHappens(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestQuietConnectionTakesLittleMemory(t *testing.T) {
+	h := newHarness(t, nil)
+	const conns, bytesMax = 500, 20 << 10
+	used := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc + m.StackInuse)
+	}
+	before := used()
+	for range conns {
+		c := h.dial()
+		c.send(frameOf(1, 0))
+		(<-h.requests).answer()
+		c.reply()
+	}
+	if each := (used() - before) / conns; each > bytesMax {
+		t.Errorf("a quiet connection takes %d bytes, want at most %d", each, bytesMax)
 	}
 }
 
