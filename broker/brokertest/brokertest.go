@@ -2,6 +2,7 @@
 //
 //	func TestMyPipeline(t *testing.T) {
 //		cluster := brokertest.Start(t)
+//		cluster.CreateTopic("orders", 3)
 //		client, err := kgo.NewClient(cluster.ClientOptions()...)
 //		…
 //	}
