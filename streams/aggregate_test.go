@@ -1,6 +1,7 @@
 package streams_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -184,5 +185,43 @@ func TestSessionKeysAreWrittenAsKafkaWritesThem(t *testing.T) {
 	r := d.Output("out", streams.SessionKey(serde.String), serde.Int64).All()[0]
 	if r.Key.Start != 258 || r.Key.End != 259 || r.Key.Key != "u" {
 		t.Errorf("decoded %v", r.Key)
+	}
+}
+
+// TestRetentionKeepsClosedWindowsAndChangesNoResult: the same records, once with and once without.
+func TestRetentionKeepsClosedWindowsAndChangesNoResult(t *testing.T) {
+	held := func(opts ...streams.StoreOption) (windows, sessions int, results string) {
+		b := streams.NewBuilder("app")
+		g := texts(b).GroupByKey()
+		counts := g.WindowedBy(window.Tumbling(time.Minute)).Count("counts", opts...)
+		visits := g.WindowedBySession(window.Session(10*time.Second)).Count("visits", opts...)
+		counts.ToStream().To("counts")
+		visits.ToStream().To("visits")
+		d := streamstest.New(t, build(t, b))
+		in := d.Input("in", serde.String, serde.String)
+		for _, s := range []time.Duration{0, 65, 130, 50, 125, 119, 144, 136} { // 136 is near the closed session that ends at 130
+			in.Send("a", "", at(s*time.Second))
+		}
+		w, ok := counts.WindowStore()
+		s, ok2 := visits.SessionStore()
+		err := d.Window(w).All(window.Span{Start: 0, End: window.At(at(time.Hour))}, func(string, window.Instant, int64, window.Instant) bool { windows++; return true })
+		err2 := d.Session(s).All(func(string, window.Span, int64) bool { sessions++; return true })
+		if !ok || !ok2 || err != nil || err2 != nil {
+			t.Fatal(ok, ok2, err, err2)
+		}
+		counted := d.Output("counts", windowKey(window.Tumbling(time.Minute)), serde.Int64)
+		visited := d.Output("visits", streams.SessionKey(serde.String), serde.Int64)
+		return windows, sessions, fmt.Sprint(lines(counted), lines(visited), d.Dropped())
+	}
+	windows, sessions, results := held()
+	windowsLong, sessionsLong, resultsLong := held(streams.Retention(time.Hour))
+	if windows != 1 || windowsLong != 3 {
+		t.Errorf("%d and %d windows in the store, want 1 and, with a retention, 3", windows, windowsLong)
+	}
+	if sessions >= sessionsLong || sessionsLong < 4 {
+		t.Errorf("%d and %d sessions in the store, want more with a retention", sessions, sessionsLong)
+	}
+	if results != resultsLong {
+		t.Errorf("results differ\n--- without retention\n%s\n--- with\n%s", results, resultsLong)
 	}
 }

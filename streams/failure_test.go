@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/sdk/serde"
 	"github.com/millrace/millrace/streams"
+	"github.com/millrace/millrace/streams/internal/task"
 	"github.com/millrace/millrace/streams/streamstest"
 	"github.com/millrace/millrace/streams/window"
 )
@@ -241,5 +242,51 @@ func TestEventTimeComesFromTheExtractor(t *testing.T) {
 	got := d.Output("out", serde.String, serde.Time).All()
 	if len(got) != 1 || !got[0].Time.Equal(noon) {
 		t.Errorf("got %v, want one record, of the time in its value", got)
+	}
+}
+
+func TestAnInvalidEventTimeTellsItsCause(t *testing.T) {
+	tests := []struct {
+		name  string
+		times streams.SourceOption
+		value string
+		at    time.Time
+		want  string
+	}{
+		{"no timestamp", streams.InvalidTimes(streams.HandleInvalidTimes), "x", time.UnixMilli(-1), "the record's timestamp is before 1970, which stands for none: set a policy with InvalidTimes, or an extractor with EventTime, at the source"},
+		{"nothing found", streams.EventTime(func(_, _ string) (time.Time, bool) { return noon, false }), "x", noon, "EventTime found no valid time in the record"},
+		{"too early", streams.EventTime(func(_, _ string) (time.Time, bool) { return time.UnixMilli(-5).UTC(), true }), "x", noon, "EventTime found 1969-12-31 23:59:59.995 +0000 UTC, which is before 1970"},
+		{"error", streams.TryEventTime(func(_, v string) (time.Time, error) { return time.Parse("2006", v) }), "x", noon, `finding the event time: parsing time "x"`},
+		{"panic", streams.TryEventTime(func(_, _ string) (time.Time, error) { panic("oops") }), "x", noon, "panic: oops"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			b := streams.NewBuilder("app")
+			b.Stream("in", serde.String, serde.String, test.times).To("out")
+			d := streamstest.NewWith(t, build(t, b), streamstest.Config{Handlers: streams.Handlers{Deserialization: streams.Always(streams.DeadLetter("dead"))}})
+			d.Input("in", serde.String, serde.String).Send("k", test.value, test.at)
+			for _, h := range d.Output("dead", serde.String, serde.String).All()[0].Headers {
+				if h.Key == "__streams.errors.message" && strings.Contains(string(h.Value), test.want) {
+					return
+				} else if h.Key == "__streams.errors.message" {
+					t.Errorf("message %q, want %q", h.Value, test.want)
+				}
+			}
+			if n := len(d.Records("out")); n != 0 {
+				t.Errorf("%d records went on", n)
+			}
+		})
+	}
+}
+
+// TestNumbersAreThoseOfTasks: the public constants are converted to those of tasks by number.
+func TestNumbersAreThoseOfTasks(t *testing.T) {
+	if streams.Deserialization != streams.Stage(task.Deserialization) || streams.Processing != streams.Stage(task.Processing) ||
+		streams.Production != streams.Stage(task.Production) {
+		t.Error("the stages differ")
+	}
+	if streams.HandleInvalidTimes != streams.InvalidTimePolicy(task.FailInvalidTimes) || streams.DropInvalidTimes != streams.InvalidTimePolicy(task.DropInvalidTimes) ||
+		streams.UsePartitionTime != streams.InvalidTimePolicy(task.UsePartitionTime) || streams.UseWallClock != streams.InvalidTimePolicy(task.UseWallClock) {
+		t.Error("the policies for invalid times differ")
 	}
 }

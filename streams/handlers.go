@@ -24,8 +24,8 @@ import (
 //
 // Handlers are called by the task's goroutine, several at once when a process runs several tasks.
 type Handlers struct {
-	// Deserialization gets records whose key or value a serde cannot decode, and those without a valid event time (see
-	// InvalidTimes).
+	// Deserialization gets records whose key or value a serde cannot decode, and those without a valid event time
+	// (unless InvalidTimes says otherwise).
 	Deserialization Handler
 	// Processing gets records for which a Try operator or a Processor returned an error, or any function of the job
 	// panicked. The record is dropped at that operator only: what other branches do with it goes on.
@@ -47,11 +47,14 @@ type Outcome struct{ outcome task.Outcome }
 // Fail ends the job with the error.
 func Fail() Outcome { return Outcome{task.Outcome{Action: task.Fail}} }
 
-// Skip drops the record. It is counted and logged, at most one line a second for each operator.
+// Skip drops the record. It is logged, at most one line a second for each operator, and counted: the numbers are in the Drops
+// of [App.Status], and in a test in the driver's Dropped.
 func Skip() Outcome { return Outcome{task.Outcome{Action: task.Skip}} }
 
 // DeadLetter drops the record, as Skip does, and writes it to a topic, which must exist: key, value and headers as they were
-// read (for production failures: as they were to be written), and more headers with the cause. These are named as Kafka
+// read (for production failures: as they were to be written), and more headers with the cause. A failure in a timer has no
+// record, so it is only logged and counted, as skipped. A dead letter that cannot be written goes to the Production handler,
+// and fails the job if there is none. The headers are named as Kafka
 // Streams names them: __streams.errors.exception, .message, .stacktrace (of panics), .topic, .partition, .offset; and
 // .stage and .operator. In a job of several parts, what was read may be the record of an internal topic.
 func DeadLetter(topic string) Outcome {
@@ -61,11 +64,11 @@ func DeadLetter(topic string) Outcome {
 // Stage is where a failure happened.
 type Stage int8
 
-// The stages.
+// The stages. They are numbered as in package task.
 const (
-	Deserialization = Stage(task.Deserialization)
-	Processing      = Stage(task.Processing)
-	Production      = Stage(task.Production)
+	Deserialization Stage = iota
+	Processing
+	Production
 )
 
 // String returns the stage in lower case.

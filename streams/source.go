@@ -63,16 +63,17 @@ var (
 // InvalidTimePolicy says what happens to a record without a valid event time: one before 1970, or none found by [EventTime].
 type InvalidTimePolicy int8
 
-// The policies for invalid times. With each, offsets advance and the task goes on, if the handler lets it.
+// The policies for invalid times. With each, offsets advance and the task goes on, if the handler lets it. They are numbered
+// as in package task.
 const (
 	// HandleInvalidTimes, the default, gives the record to [Handlers].Deserialization.
-	HandleInvalidTimes = InvalidTimePolicy(task.FailInvalidTimes)
+	HandleInvalidTimes InvalidTimePolicy = iota
 	// DropInvalidTimes drops and counts the record.
-	DropInvalidTimes = InvalidTimePolicy(task.DropInvalidTimes)
+	DropInvalidTimes
 	// UsePartitionTime gives the record the highest time seen in its partition so far; before the first, 1970.
-	UsePartitionTime = InvalidTimePolicy(task.UsePartitionTime)
+	UsePartitionTime
 	// UseWallClock gives the record the time of processing, which moves stream time there too.
-	UseWallClock = InvalidTimePolicy(task.UseWallClock)
+	UseWallClock
 )
 
 // InvalidTimes sets the policy for records without a valid event time.

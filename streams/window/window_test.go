@@ -124,3 +124,10 @@ func TestSessionsJoinSymmetrically(t *testing.T) {
 		}
 	})
 }
+
+func TestAWindowedKeyPrintsWithItsKey(t *testing.T) {
+	w := Windowed[string]{Key: "alice", Span: Span{Start: 0, End: 60_000}}
+	if got, want := w.String(), "alice [1970-01-01T00:00:00.000Z, 1970-01-01T00:01:00.000Z)"; got != want {
+		t.Errorf("prints as %q, want %q", got, want)
+	}
+}
