@@ -30,10 +30,11 @@ func TestSourceIsAGoodConnector(t *testing.T) {
 					return map[string]string{"paths": path, "follow": strconv.FormatBool(follow), "poll.interval": "10ms"}
 				},
 				Endless: follow,
-				Bad: map[string]map[string]string{
-					"paths":         {"paths": "[", "follow": "false"},
-					"follow":        {"paths": "x", "follow": "perhaps"},
-					"poll.interval": {"paths": "x", "poll.interval": "0.1"},
+				WrongSettings: []connectortest.WrongSettings{
+					{Setting: "paths", Settings: map[string]string{"paths": ""}},
+					{Setting: "paths", Settings: map[string]string{"paths": "["}},
+					{Setting: "follow", Settings: map[string]string{"follow": "perhaps"}},
+					{Setting: "poll.interval", Settings: map[string]string{"poll.interval": "0.1"}},
 				},
 			})
 		})
@@ -49,12 +50,12 @@ func TestSinkIsAGoodConnector(t *testing.T) {
 		Record: func(i int) connector.Record {
 			return connector.Record{Key: connector.TextValue("k"), Value: connector.TextValue(strconv.Itoa(i))}
 		},
-		Bad:        func() connector.Record { return connector.Record{Value: connector.TextValue("\xff")} },
+		BadRecord:  func() connector.Record { return connector.Record{Value: connector.TextValue("\xff")} },
 		Written:    writtenNumbers,
 		Idempotent: true,
-		BadSettings: map[string]map[string]string{
-			"path":   {},
-			"format": {"path": "x", "format": "xml"},
+		WrongSettings: []connectortest.WrongSettings{
+			{Setting: "path", Settings: map[string]string{"path": ""}},
+			{Setting: "format", Settings: map[string]string{"format": "xml"}},
 		},
 	})
 }

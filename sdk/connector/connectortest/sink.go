@@ -11,21 +11,23 @@ import (
 	"github.com/millrace/millrace/sdk/connector"
 )
 
-// Sink describes a sink to test.
+// Sink describes a sink to test. Plugin, Setup, Record and Written are
+// required.
 type Sink struct {
+	// Plugin is one of those that TestMain gives to [Main].
 	Plugin connector.Plugin
 
 	// Setup makes something empty to write to and returns settings for it. It
-	// is called once for each test.
+	// is called once in each test, with that test's t.
 	Setup func(t *testing.T) (settings map[string]string)
 
 	// Record returns the i-th record to write, from 0. The suite sets its
 	// topic, partition, offset and timestamp.
 	Record func(i int) connector.Record
 
-	// Bad, if not nil, returns a record that the sink cannot write because of
-	// what it holds.
-	Bad func() connector.Record
+	// BadRecord, if not nil, returns a record that the sink cannot write
+	// because of what it holds.
+	BadRecord func() connector.Record
 
 	// Written returns which records are durable where they went, by their
 	// numbers, as often as they are there, in any order.
@@ -34,43 +36,56 @@ type Sink struct {
 	// Idempotent says that records that come again are there once.
 	Idempotent bool
 
-	// BadSettings holds settings that must be refused, by the name of the
-	// setting that is to blame.
-	BadSettings map[string]map[string]string
+	// WrongSettings must each be refused.
+	WrongSettings []WrongSettings
 }
 
 const topic = "under-test"
 
-// TestSink runs the suite.
+// TestSink runs the suite. TestMain must have called [Main].
 func TestSink(t *testing.T, s Sink) {
+	t.Helper()
 	testPlugin(t, s.Plugin)
+	switch {
+	case s.Plugin.NewSink == nil:
+		t.Fatalf("connectortest: the plugin %q has no sink", s.Plugin.Name)
+	case s.Setup == nil, s.Record == nil, s.Written == nil:
+		t.Fatal("connectortest: Setup, Record and Written of a Sink are required: what to write to, what to write, and what was written")
+	}
 	for _, in := range []struct {
 		name string
-		open func(*testing.T, Sink, map[string]string) writer
+		open sinkOpener
 	}{
 		{"in process", openSinkHere},
 		{"as a process", openSinkProcess},
 	} {
 		t.Run(in.name, func(t *testing.T) {
-			t.Run("writes all", func(t *testing.T) { testWritesAll(t, s, in.open) })
+			if !t.Run("writes all", func(t *testing.T) { testWritesAll(t, s, in.open) }) {
+				t.Fatal("the other tests need a sink that writes all; they were not run")
+			}
 			t.Run("takes records again", func(t *testing.T) { testWritesAgain(t, s, in.open) })
 			t.Run("names bad records", func(t *testing.T) { testNamesBad(t, s, in.open) })
 		})
+		if t.Failed() {
+			return // a process would not do better
+		}
 	}
 	t.Run("survives being killed", func(t *testing.T) { testKilledSink(t, s) })
-	t.Run("refuses wrong settings", func(t *testing.T) {
-		testBad(t, s.Plugin, host.KindSink, badOf(s.BadSettings), func(t *testing.T, settings map[string]string) error {
-			sink := s.Plugin.NewSink()
-			l := newLogs(t)
-			task := newTask(t, s.Plugin.Spec.Sink, settings, l)
-			task.Topics = []string{topic}
-			err := sink.Open(withPatience(t), task)
-			if err == nil {
-				_ = sink.Close(withPatience(t))
-			}
-			requireNoSecrets(t, s.Plugin.Spec.Sink, settings, "the log", l.String())
-			return err
-		})
+	t.Run("settings", func(t *testing.T) {
+		testSettings(t, tested{
+			plugin: s.Plugin, kind: host.KindSink, fields: s.Plugin.Spec.Sink,
+			made:  func() any { return s.Plugin.NewSink() },
+			setup: s.Setup,
+			open: func(made any, t *testing.T, task connector.Task) error {
+				sink := made.(connector.Sink)
+				task.Topics = []string{topic}
+				err := sink.Open(withPatience(t), task)
+				if err == nil {
+					_ = sink.Close(withPatience(t))
+				}
+				return err
+			},
+		}, s.WrongSettings)
 	})
 }
 
@@ -96,33 +111,46 @@ func openSinkHere(t *testing.T, s Sink, settings map[string]string) writer {
 	return &sinkHere{sink}
 }
 
-// write tries again as a host would.
 func (h *sinkHere) write(ctx context.Context, b *connector.Batch) error {
-	for {
-		err := h.sink.Write(ctx, b)
-		if _, retry := errors.AsType[*connector.RetryError](err); !retry || ctx.Err() != nil {
-			return err
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	return untilDone(ctx, func() error { return h.sink.Write(ctx, b) })
 }
 
 func (h *sinkHere) flush(ctx context.Context) error {
-	if f, ok := h.sink.(connector.Flusher); ok {
-		return f.Flush(ctx)
+	f, ok := h.sink.(connector.Flusher)
+	if !ok {
+		return nil
 	}
-	return nil
+	return untilDone(ctx, func() error { return f.Flush(ctx) })
+}
+
+// untilDone tries again as a host would.
+func untilDone(ctx context.Context, call func() error) error {
+	var tries retries
+	for {
+		err := call()
+		retry, isRetry := errors.AsType[*connector.RetryError](err)
+		if !isRetry {
+			return err
+		}
+		if err := tries.again(ctx, retry, false); err != nil {
+			return err
+		}
+	}
 }
 
 func (h *sinkHere) close(ctx context.Context) error { return h.sink.Close(ctx) }
 
-type sinkProcess struct{ sink *host.Sink }
+type sinkProcess struct {
+	sink  *host.Sink
+	watch *statusWatch
+}
 
 func openSinkProcess(t *testing.T, s Sink, settings map[string]string) writer {
 	t.Helper()
 	l := newLogs(t)
+	watch := &statusWatch{log: l.logger()}
 	sink, err := newHost(t, s.Plugin, l.logger()).OpenSink(host.TaskConfig{
-		Plugin: s.Plugin.Name, Connector: connectorName, Settings: settings, Topics: []string{topic}, StateDir: t.TempDir()})
+		Plugin: s.Plugin.Name, Connector: connectorName, Settings: settings, Topics: []string{topic}, StateDir: t.TempDir(), OnStatus: watch.changed})
 	if err != nil {
 		t.Fatalf("opening: %v", err)
 	}
@@ -130,13 +158,25 @@ func openSinkProcess(t *testing.T, s Sink, settings map[string]string) writer {
 		_ = sink.Close(context.Background()) // if the test has not
 		requireNoSecrets(t, s.Plugin.Spec.Sink, settings, "the log", l.String())
 	})
-	return &sinkProcess{sink}
+	return &sinkProcess{sink, watch}
 }
 
 func (p *sinkProcess) write(ctx context.Context, b *connector.Batch) error {
-	return p.sink.Write(ctx, b)
+	return p.call(ctx, func(ctx context.Context) error { return p.sink.Write(ctx, b) })
 }
-func (p *sinkProcess) flush(ctx context.Context) error { return p.sink.Flush(ctx) }
+
+func (p *sinkProcess) flush(ctx context.Context) error { return p.call(ctx, p.sink.Flush) }
+
+func (p *sinkProcess) call(ctx context.Context, do func(context.Context) error) error {
+	ctx, stop := p.watch.context(ctx)
+	defer stop()
+	err := do(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = p.watch.explain(ctx)
+	}
+	return err
+}
+
 func (p *sinkProcess) close(ctx context.Context) error { return p.sink.Close(ctx) }
 
 // placed sets a record's place in its topic.
@@ -224,13 +264,13 @@ func testWritesAgain(t *testing.T, s Sink, open sinkOpener) {
 }
 
 func testNamesBad(t *testing.T, s Sink, open sinkOpener) {
-	if s.Bad == nil {
+	if s.BadRecord == nil {
 		t.Skip("no bad record was given")
 	}
 	settings := s.Setup(t)
 	w := open(t, s, settings)
 	b := s.batch(0, 3)
-	b.Append(placed(s.Bad(), 3))
+	b.Append(placed(s.BadRecord(), 3))
 	for i := 3; i < 6; i++ {
 		b.Append(placed(s.Record(i), i+1))
 	}

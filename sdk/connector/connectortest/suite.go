@@ -2,7 +2,9 @@ package connectortest
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -13,35 +15,41 @@ import (
 	"github.com/millrace/millrace/sdk/connector"
 )
 
-// Main is for TestMain: it runs the tests, or serves the plugin when the suite
-// has started the test's executable as the plugin's process.
-func Main(m *testing.M, p connector.Plugin) {
-	if len(os.Args) == 3 && os.Args[1] == serveArgument && os.Args[2] == p.Name {
-		connector.Serve(p)
-		return
-	}
-	os.Exit(m.Run())
-}
-
 const (
-	serveArgument = "serve-plugin-under-test"
 	connectorName = "under-test"
 	// patience bounds whatever should happen soon.
 	patience = 20 * time.Second
 	// promptly bounds what cancellation must bring about.
 	promptly = 3 * time.Second
+	// settle is how long a call that should wait is left alone, so that it is
+	// waiting.
+	settle = 200 * time.Millisecond
 )
 
-// bad is a set of settings that must be refused.
-type bad struct {
-	name     string // of the setting to blame
-	settings map[string]string
+// WrongSettings is a configuration that the connector must refuse with a
+// [connector.Problem] that names the setting to blame: by its spec, or by
+// Validate if it has that, or else by Open. No problem, and no log line, may
+// quote a secret.
+type WrongSettings struct {
+	// Setting is the one to blame.
+	Setting string
+	// Settings are laid over those that Setup returns. An empty text takes a
+	// setting away.
+	Settings map[string]string
 }
 
-func badOf(m map[string]map[string]string) []bad {
-	var all []bad
-	for name, settings := range m {
-		all = append(all, bad{name, settings})
+// over returns the settings laid over base.
+func (w WrongSettings) over(base map[string]string) map[string]string {
+	all := maps.Clone(base)
+	if all == nil {
+		all = make(map[string]string)
+	}
+	for name, text := range w.Settings {
+		if text == "" {
+			delete(all, name)
+		} else {
+			all[name] = text
+		}
 	}
 	return all
 }
@@ -124,6 +132,7 @@ func testPlugin(t *testing.T, p connector.Plugin) {
 	if err := p.Check(); err != nil {
 		t.Fatalf("the plugin is not well formed: %v", err)
 	}
+	requireMain(t, p)
 	var text strings.Builder
 	if err := connector.WriteManifest(&text, p); err != nil {
 		t.Fatal(err)
@@ -133,40 +142,77 @@ func testPlugin(t *testing.T, p connector.Plugin) {
 	}
 }
 
-// testBad checks that wrong settings are refused, with the setting to blame.
-func testBad(t *testing.T, p connector.Plugin, kind host.Kind, cases []bad, open func(t *testing.T, settings map[string]string) error) {
-	fields := p.Spec.Source
-	if kind == host.KindSink {
-		fields = p.Spec.Sink
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			problems := connector.Check(fields, c.settings)
-			if len(problems) == 0 {
-				problems = openProblems(t, c, open)
-			}
-			text := ""
-			named := false
-			for _, problem := range problems {
+// tested is a connector as the tests of settings see it, whichever kind it is.
+type tested struct {
+	plugin connector.Plugin
+	kind   host.Kind
+	fields []connector.Field
+	made   func() any                                  // a source or sink
+	setup  func(t *testing.T) map[string]string        // settings that are right
+	open   func(any, *testing.T, connector.Task) error // and closes it again
+}
+
+// testSettings checks that right settings pass and wrong ones are refused,
+// with the setting to blame.
+func testSettings(t *testing.T, c tested, wrong []WrongSettings) {
+	t.Run("accepts right settings", func(t *testing.T) {
+		settings := c.setup(t)
+		l := newLogs(t)
+		problems, err := newHost(t, c.plugin, l.logger()).Validate(withPatience(t), c.plugin.Name, c.kind, settings)
+		if err != nil {
+			t.Fatalf("validating the settings that Setup made: %v", err)
+		}
+		for _, problem := range problems {
+			t.Errorf("the settings that Setup made are refused: %v", problem)
+		}
+		requireNoSecrets(t, c.fields, settings, "the log", l.String())
+	})
+	for _, w := range wrong {
+		t.Run(fmt.Sprintf("refuses %s=%s", w.Setting, w.Settings[w.Setting]), func(t *testing.T) {
+			settings := w.over(c.setup(t))
+			text, named := "", false
+			for _, problem := range c.problems(t, settings) {
 				text += problem.Error() + "\n"
-				named = named || problem.Setting == c.name
+				named = named || problem.Setting == w.Setting
 			}
 			if !named {
-				t.Errorf("wrong settings should be refused with a Problem that names %q; got:\n%s", c.name, text)
+				t.Errorf("settings with a wrong %q should be refused with a Problem that names it; the problems are:\n%s", w.Setting, text)
 			}
-			requireNoSecrets(t, fields, c.settings, "the problems", text)
+			requireNoSecrets(t, c.fields, settings, "the problems", text)
 		})
 	}
 }
 
-// openProblems returns the problems that opening finds.
-func openProblems(t *testing.T, c bad, open func(t *testing.T, settings map[string]string) error) []connector.Problem {
+// problems returns what the spec, Validate or Open says, whichever is the first
+// to find anything.
+func (c tested) problems(t *testing.T, settings map[string]string) []connector.Problem {
 	t.Helper()
-	err := open(t, c.settings)
-	if err == nil {
-		t.Errorf("settings with a wrong %q were accepted", c.name)
+	if problems := connector.Check(c.fields, settings); len(problems) > 0 {
+		return problems
 	}
-	return connector.Problems(err)
+	l := newLogs(t)
+	task := newTask(t, c.fields, settings, l)
+	defer func() { requireNoSecrets(t, c.fields, settings, "the log", l.String()) }()
+	if v, ok := c.made().(connector.Validator); ok {
+		if err := v.Validate(withPatience(t), task.Settings); err != nil {
+			return problemsOf(t, "Validate", err)
+		}
+	}
+	err := c.open(c.made(), t, task)
+	if err == nil {
+		t.Error("the settings were accepted")
+		return nil
+	}
+	return problemsOf(t, "Open", err)
+}
+
+func problemsOf(t *testing.T, from string, err error) []connector.Problem {
+	t.Helper()
+	problems := connector.Problems(err)
+	if len(problems) == 0 {
+		t.Errorf("%s returned an error that is no Problem: %v", from, err)
+	}
+	return problems
 }
 
 // within fails the test if f takes too long. It does not end f.

@@ -72,23 +72,39 @@ func (s *source) Open(_ context.Context, task connector.Task) error {
 }
 
 func (s *source) Read(ctx context.Context, out *connector.Batch) error {
+	if s.fault == "retries for ever" || s.fault == "retries for ever as a process" && os.Args[1] == serveArgument {
+		return connector.Retry(errors.New("connection refused"), 0)
+	}
+	var buffer []byte
 	for range 7 {
-		if s.next >= s.count {
+		if s.next >= s.count || out.Full() {
 			break
 		}
 		position := strconv.Itoa(s.next)
 		if s.fault == "shares positions" {
 			position = strconv.Itoa(s.next / 2 * 2)
 		}
-		out.Append(connector.NewRecord(connector.Origin{Partition: "n", Position: position}, connector.Value{}, connector.TextValue(strconv.Itoa(s.next))))
+		record := connector.NewRecord(connector.Origin{Partition: "n", Position: position}, connector.Value{}, connector.TextValue(strconv.Itoa(s.next)))
+		switch s.fault {
+		case "uses a buffer again":
+			buffer = strconv.AppendInt(buffer[:0], int64(s.next), 10)
+			record.Value = connector.TextBytesValue(buffer)
+		case "asks for a partition":
+			record.Partition = 0
+		case "has no positions":
+			record.Origin = connector.Origin{}
+		}
+		out.Append(record)
 		s.next++
 	}
 	switch {
 	case out.Len() > 0:
 		return nil
+	case s.fault == "waits at the end":
+		select {}
 	case !s.wait:
 		return io.EOF
-	case s.fault == "ignores cancellation":
+	case s.fault == "ignores cancellation", s.fault == "ignores cancellation as a process" && os.Args[1] == serveArgument:
 		select {}
 	}
 	<-ctx.Done()
@@ -152,21 +168,32 @@ func (s *sink) Close(context.Context) error {
 }
 
 func TestGoodConnectorPasses(t *testing.T) {
-	TestSource(t, Source{
+	source := Source{
 		Plugin: numbers(),
 		Setup: func(_ *testing.T, records int) map[string]string {
 			return map[string]string{"count": strconv.Itoa(records), "token": "hush-hush"}
 		},
 		Idle: func(*testing.T) map[string]string { return map[string]string{"count": "0", "wait": "true"} },
-		Bad:  map[string]map[string]string{"count": {"count": "1000001"}, "wait": {"count": "1", "wait": "?"}},
-	})
+		WrongSettings: []WrongSettings{
+			{Setting: "count", Settings: map[string]string{"count": "1000001"}},
+			{Setting: "count", Settings: map[string]string{"count": ""}},
+			{Setting: "wait", Settings: map[string]string{"wait": "?"}},
+		},
+	}
+	switch os.Getenv(faultVariable) {
+	case "has no Setup":
+		source.Setup = nil
+	case "has no Main": // it has, or this could get out of hand; the suite must stop before that counts
+		t.Setenv(mainVariable, "")
+	}
+	TestSource(t, source)
 	TestSink(t, Sink{
 		Plugin: numbers(),
 		Setup: func(t *testing.T) map[string]string {
 			return map[string]string{"path": filepath.Join(t.TempDir(), "numbers")}
 		},
 		Record:     func(i int) connector.Record { return connector.Record{Value: connector.TextValue(strconv.Itoa(i))} },
-		Bad:        func() connector.Record { return connector.Record{Value: connector.TextValue("bad")} },
+		BadRecord:  func() connector.Record { return connector.Record{Value: connector.TextValue("bad")} },
 		Idempotent: true,
 		Written: func(t *testing.T, settings map[string]string) []int {
 			text, err := os.ReadFile(settings["path"])
@@ -196,7 +223,7 @@ func TestFaultyConnectorsFail(t *testing.T) {
 		t.Fatal(err)
 	}
 	for fault, want := range map[string]string{
-		"accepts anything":       `settings with a wrong "count" were accepted`,
+		"accepts anything":       "the settings were accepted",
 		"logs secrets":           `the secret setting "token" is in the log`,
 		"ignores positions":      "records were read, there are",
 		"shares positions":       "have the position",
@@ -204,6 +231,15 @@ func TestFaultyConnectorsFail(t *testing.T) {
 		"names the wrong record": "want RecordErrors of index 3",
 		"writes twice":           "more than once",
 		"keeps for later":        "the records that are there are []",
+		"waits at the end":       "should return io.EOF",
+		"retries for ever":       "at last because of: connection refused",
+		"uses a buffer again":    "read in large batches, source partition",
+		"asks for a partition":   "make records with NewRecord",
+		"has no positions":       "has no Origin.Position",
+		"has no Setup":           "Source.Setup is required",
+
+		"retries for ever as a process":     "at last because of: connection refused",
+		"ignores cancellation as a process": "as_a_process/stops_when_cancelled",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
