@@ -10,7 +10,7 @@
 //	b.Stream("views", serde.String, serde.JSON[View]()).
 //		Filter(func(_ string, v View) bool { return v.Status < 400 }).
 //		GroupBy("by-page", func(_ string, v View) string { return v.Path }, serde.String).
-//		WindowedBy(window.Tumbling(time.Minute).Grace(10 * time.Second)).
+//		WindowedBy(window.Tumbling(time.Minute).Grace(24 * time.Hour)). // catches up after a day: see Time
 //		Count("views-per-minute").
 //		ToStream().
 //		Map(func(w window.Windowed[string], n int64, present bool) (PageMinute, int64, bool) {
@@ -68,25 +68,49 @@
 // # Time
 //
 // Windows go by event time: the record's timestamp, or what the [EventTime] option finds in the record. A task's stream time is the
-// highest event time it has seen; it moves by records only, so a job comes to the same results however fast it runs. A
-// window closes when stream time passes its end by the grace. A record for a closed window is late: it is dropped and
-// counted, and written to a topic of its own if [LateTo] says so. Choose the grace by how far out of order records of one
-// task can be. That is much more than live traffic suggests when a job reads old data: a task behind a repartition topic
-// gets records of all partitions of the input, read at different speeds. [InvalidTimes] says what to do with a record that has no
-// valid time.
+// highest event time it has seen; records move it, never a clock. A window closes when stream time passes its end by the
+// grace. A record for a closed window is late: it is dropped, counted, and warned of in the log with the grace that would
+// have kept it; [LateTo] writes it to a topic instead.
+//
+// Records of one partition come in order. Between partitions there is none: a job that starts on old data, or catches up
+// after a stop, reads some partitions ahead of others, and behind a repartition topic the records of all of them meet. There
+// a record can be late by as much as the data spans, although every partition is in perfect order. So let the grace cover
+//
+//   - how far out of order each partition is written, and
+//   - behind a GroupBy with a new key, a Repartition or a Merge, the longest time that the job may be behind: the outage that
+//     it has to survive, or, to be able to read all of its input again, the input's retention.
+//
+// A long grace costs room in the store, where windows stay for as long. It costs no latency, for every update is emitted at
+// once. Without a grace, windows close at their end. What a grace is good for can be tested: see Apart in package
+// streamstest.
+//
+// [InvalidTimes] says what to do with a record that has no valid time.
+//
+// # Parsing, and the time in a record
+//
+// EventTime gets what the source's serdes decoded. There are two ways to take the time from a text that has to be parsed:
+//
+//   - Parse in the serde, one whose Decode is your parser. EventTime then picks a field. What does not parse is a failure of
+//     deserialization, with the parser's error.
+//   - Read the text as it is, take only the time from it with [TryEventTime], and parse in a TryMap, whose failures name
+//     the operator. A text without a time never comes to it, for it has no place in the order of events: it is a failure of
+//     deserialization, with the error of the extractor. To have all failures in one place, give such records
+//     the time of their neighbours with InvalidTimes(UsePartitionTime), and let the TryMap refuse them.
 //
 // # What goes wrong
 //
 // A function of type func(...) R cannot fail. For what can, such as parsing, there are TryMap, TryMapValues, TryFlatMapValues and
-// Processor. Their errors, panics of any function, records that a serde cannot decode or encode, and records that the broker
-// refuses go to [Handlers], which fail the job (the default), skip the record, or send it to a dead-letter topic with the
-// cause in its headers:
+// Processor. Their errors, panics of any function, records that a serde cannot decode or encode or that have no event
+// time, and records that the broker refuses go to [Handlers], which fail the job (the default), skip the record, or send
+// it to a dead-letter topic with the cause in its headers:
 //
+//	dead := streams.Always(streams.DeadLetter("views.dead"))
 //	streams.Config{
-//		Handlers: streams.Handlers{Processing: streams.Always(streams.DeadLetter("views.dead"))},
+//		Handlers: streams.Handlers{Deserialization: dead, Processing: dead},
 //	}
 //
-// Trouble that passes, such as a broker that restarts, is waited out and never seen by a handler.
+// Trouble that passes, such as a broker that restarts, is waited out and never seen by a handler. A processor that cannot
+// begin (an error or a panic in Init) ends the job.
 //
 // # Serdes
 //
@@ -101,4 +125,6 @@
 //	job := streamstest.New(t, topology)
 //	job.Input("views", serde.String, serde.JSON[View]()).Send("alice", View{Path: "/"}, noon)
 //	got := job.Output("views-per-minute", serde.JSON[PageMinute](), serde.Int64).All()
+//
+// Against a broker, package broker/brokertest starts one within the test.
 package streams

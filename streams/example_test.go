@@ -3,13 +3,15 @@ package streams_test
 import (
 	"fmt"
 	"io"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/sdk/serde"
 	"github.com/millrace/millrace/streams"
-	"github.com/millrace/millrace/streams/state"
 	"github.com/millrace/millrace/streams/streamstest"
 	"github.com/millrace/millrace/streams/window"
 )
@@ -63,8 +65,8 @@ type Hour struct {
 	Hour   time.Time `json:"hour"`
 }
 
-// The highest temperature of each sensor and hour. A record up to five minutes late still counts; one that is later goes to
-// a topic of its own.
+// The highest temperature of each sensor and hour. Sensors are the input's keys, so nothing is repartitioned, and a grace for
+// what sensors send late is enough; a record that is later goes to a topic of its own.
 func ExampleGrouped_WindowedBy() {
 	b := streams.NewBuilder("sensors")
 	b.Stream("readings", serde.String, serde.JSON[Reading]()).
@@ -103,17 +105,27 @@ func ExampleGrouped_WindowedBy() {
 	// late: 1
 }
 
-// Visits of a shop: a session grows with each record, and its key with it, so the row of the old key is deleted.
+// Visit is the key of a visit of a shop.
+type Visit struct {
+	User  string `json:"user"`
+	Since string `json:"since"`
+	Until string `json:"until"`
+}
+
+// Visits of a shop: a session grows with each record, and its key with it, so the row of the old key is deleted. The deletes
+// pass through Map, which makes the same key of them, so that whatever keeps the topic's rows deletes them too.
 func ExampleGrouped_WindowedBySession() {
 	b := streams.NewBuilder("shop")
 	b.Stream("clicks", serde.String, serde.String).
 		GroupByKey().
-		WindowedBySession(window.Session(30 * time.Minute)).
+		WindowedBySession(window.Session(30*time.Minute)).
 		Count("visits").
 		ToStream().
-		ForEach(func(w window.Windowed[string], n int64, present bool) {
-			fmt.Println(w.Key, w.Start.Time().Format("15:04"), "to", w.Last().Time().Format("15:04"), n, present)
-		})
+		Map(func(w window.Windowed[string], n int64, present bool) (Visit, int64, bool) {
+			return Visit{w.Key, w.Start.Time().Format("15:04"), w.Last().Time().Format("15:04")}, n, present
+		}).
+		With(serde.JSON[Visit](), serde.Int64).
+		To("visits")
 
 	run(b, func(job *streamstest.Driver) {
 		clicks := job.Input("clicks", serde.String, serde.String)
@@ -121,74 +133,97 @@ func ExampleGrouped_WindowedBySession() {
 		clicks.Send("ada", "home", noon)
 		clicks.Send("ada", "cart", noon.Add(10*time.Minute))
 		clicks.Send("ada", "home", noon.Add(2*time.Hour))
+		visits := job.Output("visits", serde.JSON[Visit](), serde.Int64)
+		for _, r := range visits.All() {
+			if r.Present {
+				fmt.Println(r.Key, r.Value)
+			} else {
+				fmt.Println(r.Key, "deleted")
+			}
+		}
+		fmt.Println(len(streamstest.Rows(visits)), "visits")
 	})
 	// Output:
-	// ada 12:00 to 12:00 1 true
-	// ada 12:00 to 12:00 0 false
-	// ada 12:00 to 12:10 2 true
-	// ada 14:00 to 14:00 1 true
+	// {ada 12:00 12:00} 1
+	// {ada 12:00 12:00} deleted
+	// {ada 12:00 12:10} 2
+	// {ada 14:00 14:00} 1
+	// 2 visits
 }
 
-// once is a processor that passes on what it has not seen.
-type once struct {
-	ctx  *streams.Context[string, string]
-	seen state.KeyValue[string, bool]
-}
+// Lines that carry their time and have to be parsed. Both kinds of bad ones end in one dead-letter topic, with the cause.
+func ExampleTryEventTime() {
+	b := streams.NewBuilder("lines")
+	b.Stream("lines", serde.String, serde.String,
+		streams.TryEventTime(func(_, line string) (time.Time, error) {
+			stamp, _, _ := strings.Cut(line, " ")
+			return time.Parse(time.RFC3339, stamp)
+		})).
+		TryMapValues("parse", func(_, line string) (int, error) {
+			_, number, _ := strings.Cut(line, " ")
+			return strconv.Atoi(number)
+		}).
+		ForEach(func(key string, n int) { fmt.Println(key, n) })
 
-var seenOnce = state.NewKeyValue("seen-once", serde.String, serde.Bool)
-
-func (p *once) Init(ctx *streams.Context[string, string]) error {
-	p.ctx, p.seen = ctx, ctx.Store(seenOnce)
-	return nil
-}
-
-func (p *once) Process(key, value string) error {
-	if _, dup, err := p.seen.Get(key); err != nil || dup {
-		return err
-	}
-	p.ctx.Emit(key, value)
-	return p.seen.Put(key, true, window.At(p.ctx.Time()))
-}
-
-// A processor with a store of its own.
-func ExampleStream_Process() {
-	b := streams.NewBuilder("orders")
-	b.Stream("orders", serde.String, serde.String).
-		Process("once", func() *once { return &once{} }, seenOnce).
-		ForEach(func(id, order string) { fmt.Println(id, order) })
-
+	dead := streams.Always(streams.DeadLetter("lines.dead"))
 	run(b, func(job *streamstest.Driver) {
-		orders := job.Input("orders", serde.String, serde.String)
-		orders.Send("o-1", "tea", time.Now())
-		orders.Send("o-1", "tea, sent again", time.Now())
-		orders.Send("o-2", "milk", time.Now())
-	})
+		lines := job.Input("lines", serde.String, serde.String)
+		lines.Send("good", "2026-07-01T12:00:00Z 17", time.Now())
+		lines.Send("no number", "2026-07-01T12:00:01Z many", time.Now())
+		lines.Send("no time", "noon 18", time.Now())
+		for _, r := range job.Output("lines.dead", serde.String, serde.String).All() {
+			for _, h := range r.Headers {
+				if h.Key == "__streams.errors.message" {
+					fmt.Printf("%s: %s\n", r.Key, h.Value)
+				}
+			}
+		}
+	}, streamstest.Config{Handlers: streams.Handlers{Deserialization: dead, Processing: dead}})
 	// Output:
-	// o-1 tea
-	// o-2 milk
+	// good 17
+	// no number: strconv.Atoi: parsing "many": invalid syntax
+	// no time: finding the event time: parsing time "noon" as "2006-01-02T15:04:05Z07:00": cannot parse "noon" as "2006"
 }
 
 // run runs a job in a driver, and closes it.
-func run(b *streams.Builder, f func(*streamstest.Driver)) {
+func run(b *streams.Builder, f func(*streamstest.Driver), cfg ...streamstest.Config) {
 	topology, err := b.Build()
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	t := &exampleTest{}
-	f(streamstest.New(t, topology))
-	t.cleanup()
+	f(streamstest.NewWith(t, topology, append(cfg, streamstest.Config{})[0]))
+	t.end()
 }
 
 // exampleTest stands in for a test's t, which examples do not have.
 type exampleTest struct {
 	testing.TB
-	cleanup func()
+	cleanups []func()
 }
 
 func (t *exampleTest) Helper()                      {}
+func (t *exampleTest) Logf(string, ...any)          {}
 func (t *exampleTest) Output() io.Writer            { return io.Discard }
-func (t *exampleTest) Cleanup(f func())             { t.cleanup = f }
+func (t *exampleTest) Cleanup(f func())             { t.cleanups = append(t.cleanups, f) }
 func (t *exampleTest) Fatal(args ...any)            { panic(fmt.Sprint(args...)) }
 func (t *exampleTest) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
 func (t *exampleTest) Errorf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
+
+// TempDir returns a folder that end removes.
+func (t *exampleTest) TempDir() string {
+	dir, err := os.MkdirTemp("", "millrace-example-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // a leftover is the system's to remove
+	return dir
+}
+
+// end runs what Cleanup was given, last first.
+func (t *exampleTest) end() {
+	for _, f := range slices.Backward(t.cleanups) {
+		f()
+	}
+}

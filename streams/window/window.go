@@ -7,7 +7,8 @@
 //
 // A window is closed when stream time, the highest event time that a task has seen, has reached its end plus the
 // grace. A record whose window is closed is late: it is dropped and counted. Choose the grace by how far out of order
-// records arrive. It costs memory, not latency, because results are emitted on every update.
+// records arrive, which is hours or days when a job catches up behind a repartition topic: package streams, "Time", has
+// the rule. It costs room in the store, not latency, because results are emitted on every update.
 package window
 
 import (
