@@ -72,9 +72,11 @@
 // grace. A record for a closed window is late: it is dropped, counted, and warned of in the log with the grace that would
 // have kept it; [LateTo] writes it to a topic instead.
 //
-// Records of one partition come in order. Between partitions there is none: a job that starts on old data, or catches up
-// after a stop, reads some partitions ahead of others, and behind a repartition topic the records of all of them meet. There
-// a record can be late by as much as the data spans, although every partition is in perfect order. So let the grace cover
+// Records of one partition come in order. Between partitions there is no order to rely on: the tasks of one thread go by
+// event time where they can, but other threads and processes have speeds of their own. So a job that starts on old data, or
+// catches up after a stop, reads some partitions ahead of others, and behind a repartition topic the records of all of them
+// meet. There a record can be late by as much as the data spans, although every partition is in perfect order. So let the
+// grace cover
 //
 //   - how far out of order each partition is written, and
 //   - behind a GroupBy with a new key, a Repartition or a Merge, the longest time that the job may be behind: the outage that

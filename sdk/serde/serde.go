@@ -6,8 +6,8 @@
 //	n, err := serde.Int64.Decode(buf)
 //
 // The plain ones, [String], [Bytes], [Int64], [Int32], [Float64] and [Bool], write what Apache Kafka's own
-// serializers write (docs/format/streams-records.md), so that jobs and producers in other languages read each other's
-// records; [JSON] is for structs. To write one for a format of your own, implement the two methods.
+// serializers write, so that jobs and producers in other languages read each other's records; [JSON] is for structs.
+// To write one for a format of your own, implement the two methods.
 //
 // A Serde never sees null: a record without a key or value (a tombstone) is the caller's matter, and an empty slice
 // is a value, not an absent one.
