@@ -9,15 +9,16 @@ import (
 // number of goroutines.
 type gate struct {
 	mu sync.Mutex
-	// open is closed while the gate is open.
-	open   chan struct{}
-	paused bool
+	// open is closed while the gate is open, and shut while it is shut.
+	open, shut chan struct{}
+	paused     bool
 }
 
 func newGate(paused bool) *gate {
-	g := &gate{open: make(chan struct{})}
-	g.paused = paused
-	if !paused {
+	g := &gate{open: make(chan struct{}), shut: make(chan struct{}), paused: paused}
+	if paused {
+		close(g.shut)
+	} else {
 		close(g.open)
 	}
 	return g
@@ -33,7 +34,9 @@ func (g *gate) set(paused bool) bool {
 	g.paused = paused
 	if paused {
 		g.open = make(chan struct{})
+		close(g.shut)
 	} else {
+		g.shut = make(chan struct{})
 		close(g.open)
 	}
 	return true
@@ -57,4 +60,20 @@ func (g *gate) pass(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// whileOpen returns a context that ends with ctx, and when the gate is shut.
+func (g *gate) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+	g.mu.Lock()
+	shut := g.shut
+	g.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-shut:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }

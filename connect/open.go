@@ -63,8 +63,8 @@ func (t *task) runSink(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sink := &sinkTask{task: t, plugin: plugin, key: key, value: value}
 	for {
+		sink := &sinkTask{task: t, plugin: plugin, key: key, value: value, written: map[string]map[int32]*kgo.Record{}}
 		err = t.consume(ctx, sink, cfg.Topics)
 		if !errors.Is(err, host.ErrRewind) {
 			return errors.Join(err, closePlugin(ctx, plugin.Close))

@@ -47,6 +47,13 @@ func testPlugins() []connector.Plugin {
 			{Name: "refuse", Type: connector.String, Doc: "a value that it refuses"},
 		}},
 		NewSink: func() connector.Sink { return &lines{} },
+	}, {
+		Name: "buffer", Version: "1.0.0",
+		Spec: connector.Spec{Doc: "appends values to a file when it is told to flush", Sink: []connector.Field{
+			{Name: "path", Type: connector.String, Required: true, Doc: "the file; what was accepted goes to a file called so with .accepted behind it"},
+			{Name: "die.at", Type: connector.String, Doc: "a value at which the process dies, once"},
+		}},
+		NewSink: func() connector.Sink { return &buffer{} },
 	}}
 }
 
@@ -154,3 +161,48 @@ func (l *lines) Write(_ context.Context, in *connector.Batch) error {
 }
 
 func (l *lines) Close(context.Context) error { return l.file.Close() }
+
+// buffer is a sink that makes records durable only when it is told to flush.
+type buffer struct {
+	cfg struct {
+		Path  string `setting:"path"`
+		DieAt string `setting:"die.at"`
+	}
+	text strings.Builder
+}
+
+func (b *buffer) Open(_ context.Context, task connector.Task) error {
+	return task.Settings.Decode(&b.cfg)
+}
+
+func (b *buffer) Write(_ context.Context, in *connector.Batch) error {
+	var text strings.Builder
+	for _, r := range in.Rows() {
+		if value := string(r.Value.Bytes()); value == b.cfg.DieAt {
+			if mark, err := os.OpenFile(b.cfg.Path+".died", os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+				_ = mark.Close()
+				os.Exit(1)
+			}
+		}
+		fmt.Fprintf(&text, "%s\n", r.Value.Bytes())
+	}
+	b.text.WriteString(text.String())
+	return appendTo(b.cfg.Path+".accepted", text.String())
+}
+
+func (b *buffer) Flush(context.Context) error {
+	text := b.text.String()
+	b.text.Reset()
+	return appendTo(b.cfg.Path, text)
+}
+
+func (b *buffer) Close(context.Context) error { return nil }
+
+func appendTo(path, text string) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}

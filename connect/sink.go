@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -26,11 +27,18 @@ type sinkTask struct {
 	client     *kgo.Client
 	key, value convert.Converter
 	dead       *deadLetters
+	isTroubled bool // reading has failed, and no record has come since
 
+	// mu lets one goroutine commit at a time: a rebalance commits too, from
+	// the client's goroutine. It is held while the plugin flushes.
+	mu sync.Mutex
 	// written holds, for each partition, the last record that was written (or
 	// given up) and whose offset is not committed yet.
 	written map[string]map[int32]*kgo.Record
 	dueAt   time.Time // when written has to be committed
+	// lostErr is why records in written are not durable and never will be. It
+	// forbids every further commit of this membership.
+	lostErr error
 }
 
 // sinkGroup is the consumer group of a sink connector, as Kafka Connect names it.
@@ -40,23 +48,24 @@ func sinkGroup(connector string) string { return "connect-" + connector }
 // batch is in hand; see revoked. After a stop the batch in hand is still
 // written and committed, so that a clean stop leaves nothing to come twice.
 func (t *sinkTask) run(ctx context.Context) error {
-	t.written = map[string]map[int32]*kgo.Record{}
 	working, cancel := lingering(ctx, stopTimeout)
 	defer cancel()
 	for ctx.Err() == nil {
-		if t.gate.pass(ctx) != nil {
-			break
-		}
-		records, err := t.poll(ctx)
-		if err == nil && len(records) > 0 {
-			err = t.writeAll(working, records)
-		}
-		if err == nil && t.isDue() {
-			err = t.commit(working)
+		err := t.pollAndWrite(ctx, working)
+		if errors.Is(err, host.ErrRewind) {
+			t.lose(err) // before a rebalance can commit what was lost
 		}
 		t.client.AllowRebalance()
 		if err != nil {
 			return err
+		}
+		if t.gate.isPaused() {
+			if err := t.commit(working); err != nil {
+				return err
+			}
+			if t.gate.pass(ctx) != nil {
+				break
+			}
 		}
 	}
 	if err := t.commit(working); err != nil {
@@ -65,27 +74,59 @@ func (t *sinkTask) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// poll returns the next records, or none when a commit is due first.
+func (t *sinkTask) pollAndWrite(ctx, working context.Context) error {
+	records, err := t.poll(ctx)
+	if err == nil && len(records) > 0 {
+		err = t.writeAll(working, records)
+	}
+	if err == nil && t.isDue() {
+		err = t.commit(working)
+	}
+	return err
+}
+
+// poll returns the next records, or none when a commit is due first or the
+// connector is paused.
 func (t *sinkTask) poll(ctx context.Context) ([]*kgo.Record, error) {
-	pollCtx := ctx
-	if len(t.written) > 0 {
-		var cancel context.CancelFunc
-		pollCtx, cancel = context.WithDeadline(ctx, t.dueAt)
+	polling, cancel := t.gate.whileOpen(ctx)
+	defer cancel()
+	if due, ok := t.due(); ok {
+		polling, cancel = context.WithDeadline(polling, due)
 		defer cancel()
 	}
-	fetches := t.client.PollRecords(pollCtx, recordsPerWrite)
-	if pollCtx.Err() != nil {
-		return fetches.Records(), nil // run finds out which end it was
-	}
+	fetches := t.client.PollRecords(polling, recordsPerWrite)
 	for _, e := range fetches.Errors() {
-		// A topic that is not there yet, a leader that moves: the client tries
-		// again by itself.
-		if !kerr.IsRetriable(e.Err) {
-			return nil, fmt.Errorf("reading topic %s, partition %d: %w", e.Topic, e.Partition, e.Err)
+		switch err := fmt.Errorf("reading topic %s, partition %d: %w", e.Topic, e.Partition, e.Err); {
+		case errors.Is(e.Err, context.Canceled), errors.Is(e.Err, context.DeadlineExceeded): // of polling
+		case isForGood(e.Err):
+			return nil, err
+		default:
+			// A broker that is away, a topic that is not there yet, a member
+			// that the group has dropped: the client tries again by itself.
+			t.log.Warn("reading is being tried again", "err", err)
+			t.isTroubled = true
+			t.report(ctx, t.activeState(), err)
 		}
-		t.log.Debug("reading is being retried", "topic", e.Topic, "partition", e.Partition, "err", e.Err)
 	}
-	return fetches.Records(), nil
+	records := fetches.Records()
+	if len(records) > 0 && t.isTroubled {
+		t.isTroubled = false
+		t.report(ctx, t.activeState(), nil)
+	}
+	return records, nil
+}
+
+// isForGood tells answers of a broker that stay the same until someone changes
+// permissions or the configuration.
+func isForGood(err error) bool {
+	for _, lasting := range []error{kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed,
+		kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.InvalidTopicException, kerr.InvalidGroupID,
+		kerr.InconsistentGroupProtocol, kerr.UnsupportedVersion, kgo.ErrClientClosed} {
+		if errors.Is(err, lasting) {
+			return true
+		}
+	}
+	return false
 }
 
 // writeAll writes records in batches, and leaves out the bad ones as the user chose.
@@ -175,6 +216,8 @@ func (t *sinkTask) bad(ctx context.Context, r *kgo.Record, stage string, cause e
 
 // note remembers what is to be committed.
 func (t *sinkTask) note(records []*kgo.Record) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if len(t.written) == 0 {
 		t.dueAt = time.Now().Add(t.worker.cfg.CommitInterval)
 	}
@@ -189,14 +232,34 @@ func (t *sinkTask) note(records []*kgo.Record) {
 	t.records.Add(int64(len(records)))
 }
 
-func (t *sinkTask) isDue() bool { return len(t.written) > 0 && !time.Now().Before(t.dueAt) }
+// due returns when the next commit has to be; false means that there is
+// nothing to commit.
+func (t *sinkTask) due() (time.Time, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.dueAt, len(t.written) > 0
+}
 
-// commit makes durable what was written and commits its offsets, in that order.
+func (t *sinkTask) isDue() bool {
+	due, ok := t.due()
+	return ok && !time.Now().Before(due)
+}
+
+// commit makes durable what was written and commits its offsets, in that
+// order. Offsets that the group does not take now are tried again later.
 func (t *sinkTask) commit(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lostErr != nil {
+		return t.lostErr
+	}
 	if len(t.written) == 0 {
 		return nil
 	}
 	if err := t.plugin.Flush(ctx); err != nil {
+		if errors.Is(err, host.ErrRewind) {
+			t.lostErr = err
+		}
 		return fmt.Errorf("flushing: %w", err)
 	}
 	var last []*kgo.Record
@@ -206,24 +269,46 @@ func (t *sinkTask) commit(ctx context.Context) error {
 		}
 	}
 	if err := t.client.CommitRecords(ctx, last...); err != nil {
-		return fmt.Errorf("committing offsets: %w", err)
+		if isForGood(err) || ctx.Err() != nil {
+			return fmt.Errorf("committing offsets: %w", err)
+		}
+		// A coordinator that is away, or a group that has dropped this member:
+		// then the partitions are lost, and whoever gets them writes again.
+		t.log.Warn("committing offsets is being tried again", "err", err)
+		t.dueAt = time.Now().Add(t.worker.cfg.CommitInterval)
+		return nil
 	}
 	clear(t.written)
 	return nil
 }
 
+// lose notes that accepted records are gone.
+func (t *sinkTask) lose(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lostErr = err
+}
+
 // revoked runs while no batch is in hand (rebalances are blocked otherwise),
 // before the partitions go to another member, so that it need not write again
-// what this one has written.
-func (t *sinkTask) revoked(ctx context.Context, _ *kgo.Client, _ map[string][]int32) {
-	if err := t.commit(ctx); err != nil && ctx.Err() == nil {
+// what this one has written. If records turn out to be lost, the next commit
+// of run says so.
+func (t *sinkTask) revoked(ctx context.Context, _ *kgo.Client, revoked map[string][]int32) {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	if err := t.commit(ctx); err != nil {
 		t.log.Warn("committing before a rebalance failed; the records will be written again", "err", err)
 	}
+	t.forget(revoked)
 }
 
 // lost forgets partitions that another member may have already.
-func (t *sinkTask) lost(_ context.Context, _ *kgo.Client, lost map[string][]int32) {
-	for topic, partitions := range lost {
+func (t *sinkTask) lost(_ context.Context, _ *kgo.Client, lost map[string][]int32) { t.forget(lost) }
+
+func (t *sinkTask) forget(gone map[string][]int32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for topic, partitions := range gone {
 		for _, p := range partitions {
 			delete(t.written[topic], p)
 		}

@@ -29,10 +29,12 @@ type bench struct {
 	dir     string
 	worker  *Worker
 	stop    func()
+	// commitInterval of the next worker to be started.
+	commitInterval time.Duration
 }
 
 func newBench(t *testing.T) *bench {
-	b := &bench{T: t, cluster: brokertest.Start(t), dir: t.TempDir()}
+	b := &bench{T: t, cluster: brokertest.Start(t), dir: t.TempDir(), commitInterval: 50 * time.Millisecond}
 	b.start()
 	t.Cleanup(func() { b.stop() })
 	return b
@@ -45,7 +47,7 @@ func (b *bench) start() {
 	if err != nil {
 		b.Fatal(err)
 	}
-	w, err := New(b.Context(), Config{Client: b.cluster.ClientOptions(), Host: h, ID: "here:1", StateDir: b.dir, CommitInterval: 50 * time.Millisecond, Log: log})
+	w, err := New(b.Context(), Config{Client: b.cluster.ClientOptions(), Host: h, ID: "here:1", StateDir: b.dir, CommitInterval: b.commitInterval, Log: log})
 	if err != nil {
 		b.Fatal(err)
 	}
