@@ -128,8 +128,8 @@ func (f Field) parse(text string) (any, error) {
 		switch {
 		case err != nil:
 			return float64(0), fmt.Errorf("it should be a number")
-		case (f.Min != 0 || f.Max != 0) && !(n >= float64(f.Min) && n <= float64(f.Max)):
-			return float64(0), fmt.Errorf("it should be from %d to %d", f.Min, f.Max)
+		case f.hasMin() && !(n >= float64(f.Min)), f.hasMax() && !(n <= float64(f.Max)):
+			return float64(0), f.outside()
 		}
 		return n, nil
 	case Boolean:
@@ -154,10 +154,23 @@ func (f Field) parseInt(text, want string, parse func(string) (int64, error)) (i
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("it should be %s", want)
-	case (f.Min != 0 || f.Max != 0) && (n < f.Min || n > f.Max):
-		return 0, fmt.Errorf("it should be from %s to %s", f.bound(f.Min), f.bound(f.Max))
+	case f.hasMin() && n < f.Min, f.hasMax() && n > f.Max:
+		return 0, f.outside()
 	}
 	return n, nil
+}
+
+// hasMin and hasMax say which bounds there are: a Min alone, from 1 on, leaves
+// the other end open.
+func (f Field) hasMin() bool { return f.Min != 0 || f.Max != 0 }
+func (f Field) hasMax() bool { return f.Max != 0 || f.Min < 0 }
+
+// outside is the error of a number beyond the bounds.
+func (f Field) outside() error {
+	if !f.hasMax() {
+		return fmt.Errorf("it should be at least %s", f.bound(f.Min))
+	}
+	return fmt.Errorf("it should be from %s to %s", f.bound(f.Min), f.bound(f.Max))
 }
 
 func (f Field) bound(n int64) string {

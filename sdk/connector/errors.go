@@ -52,18 +52,24 @@ func (e RecordErrors) Error() string {
 // origin or target is not to be reached at the moment. The host shows the task
 // as running, logs err, and doubles the pause, up to a minute, when the call
 // fails again and again. An after of 0 leaves the pause to the host.
+//
+// It is for Open, Read, Write, Flush and Ack. From Validate and Split it is an
+// error like any other, shown to the user who is waiting for the answer.
 func Retry(err error, after time.Duration) error {
+	if err == nil {
+		err = errors.New("the connector gave no cause")
+	}
 	return &RetryError{Cause: err, After: max(after, 0)}
 }
 
 // RetryError is what [Retry] returns. Hosts and tests look for it.
 type RetryError struct {
-	Cause error
+	Cause error         // never nil
 	After time.Duration // 0 leaves it to the host
 }
 
-// Error returns the cause's text and that it is to be retried.
-func (e *RetryError) Error() string { return e.Cause.Error() + " (to be retried)" }
+// Error returns the cause's text.
+func (e *RetryError) Error() string { return e.Cause.Error() }
 
 // Unwrap returns the cause.
 func (e *RetryError) Unwrap() error { return e.Cause }

@@ -2,8 +2,14 @@ package connector
 
 // Field describes one setting of a connector.
 type Field struct {
-	// Name is what users write: lower-case words joined by dots, such as
-	// "rotate.bytes".
+	// Name is what users write: lower-case words and digits, joined by dots,
+	// dashes or underscores, such as "rotate.bytes".
+	//
+	// The runtime's own settings are in the same map, so these names are not
+	// to be had: name, topic, topics, and those that are or begin with
+	// connector., tasks., key.converter, value.converter, header.converter,
+	// topics., topic.creation., errors., transforms, predicates,
+	// producer.override. and consumer.override.
 	Name string `json:"name"`
 	// Type says which texts are valid and into which Go types the setting
 	// decodes.
@@ -21,8 +27,9 @@ type Field struct {
 	// Valid lists the allowed values, if there are only some. For a list,
 	// each item must be one of them.
 	Valid []string `json:"valid,omitempty"`
-	// Min and Max bound a number, size or duration (in nanoseconds), ends
-	// included, unless both are 0.
+	// Min and Max bound an integer, number, size or duration (in
+	// nanoseconds), ends included. Both 0 mean no bounds; a Min above 0 with
+	// a Max of 0 means no upper bound.
 	Min int64 `json:"min,omitempty"`
 	Max int64 `json:"max,omitempty"`
 	// Check, if not nil, looks at a text that passed all other checks and

@@ -32,6 +32,46 @@ func (v Value) AppendJSON(dst []byte) ([]byte, error) {
 	return dst, fmt.Errorf("writing JSON: unknown kind of value %d", v.kind)
 }
 
+// MarshalJSON returns what AppendJSON appends.
+func (v Value) MarshalJSON() ([]byte, error) { return v.AppendJSON(nil) }
+
+// MarshalJSON returns what AppendJSON appends.
+func (r Row) MarshalJSON() ([]byte, error) { return r.AppendJSON(nil) }
+
+// MarshalJSON returns what AppendJSON appends.
+func (c Cell) MarshalJSON() ([]byte, error) { return c.AppendJSON(nil) }
+
+// MarshalJSON returns the number with all its digits. What JSON has no number
+// for is a string, as in a [Cell].
+func (d Decimal) MarshalJSON() ([]byte, error) { return Dec(d).AppendJSON(nil) }
+
+// String returns the value for people to read: as JSON if it can be, otherwise
+// its bytes in Go's quotes.
+func (v Value) String() string { return jsonString(v.AppendJSON, v.data) }
+
+// String returns the row for people to read, as JSON if it can be.
+func (r Row) String() string { return jsonString(r.AppendJSON, nil) }
+
+// String returns the cell for people to read: as JSON if it can be, otherwise
+// its text in Go's quotes.
+func (c Cell) String() string {
+	if c.IsUnset() {
+		return "unset"
+	}
+	return jsonString(c.AppendJSON, []byte(c.data))
+}
+
+func jsonString(appendJSON func([]byte) ([]byte, error), data []byte) string {
+	text, err := appendJSON(nil)
+	switch {
+	case err == nil:
+		return string(text)
+	case data != nil:
+		return strconv.Quote(string(data))
+	}
+	return err.Error()
+}
+
 // AppendJSON appends the row as a JSON object, as that of [Value] does.
 func (r Row) AppendJSON(dst []byte) ([]byte, error) {
 	out, separator := append(dst, '{'), ""

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -50,7 +51,8 @@ func ReadManifest(text []byte) (Manifest, error) {
 }
 
 // Check returns what is wrong with the plugin itself, such as a setting whose
-// default is not valid. Serve panics with it; tests should look at it.
+// default is not valid. Serve refuses to run with it, and package connectortest
+// looks at it.
 func (p Plugin) Check() error {
 	var errs []error
 	if !regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`).MatchString(p.Name) {
@@ -82,6 +84,12 @@ func checkFields(of string, fields []Field) error {
 			errs = append(errs, fmt.Errorf("%s setting %q: unknown type %q", of, f.Name, f.Type))
 		case strings.TrimSpace(f.Doc) == "":
 			errs = append(errs, fmt.Errorf("%s setting %q: it has no doc", of, f.Name))
+		case isReserved(f.Name):
+			errs = append(errs, fmt.Errorf("%s setting %q: the runtime has a setting of that name, or may come to have it", of, f.Name))
+		case f.Min > f.Max && f.hasMax():
+			errs = append(errs, fmt.Errorf("%s setting %q: its Min %d is above its Max %d", of, f.Name, f.Min, f.Max))
+		case f.hasMin() && !f.Type.isNumeric():
+			errs = append(errs, fmt.Errorf("%s setting %q: only numbers have a Min and Max", of, f.Name))
 		case f.Required && f.Default != "":
 			errs = append(errs, fmt.Errorf("%s setting %q: required settings have no default", of, f.Name))
 		case f.Type == Map && f.Default != "":
@@ -92,6 +100,23 @@ func checkFields(of string, fields []Field) error {
 		seen[f.Name] = true
 	}
 	return errors.Join(errs...)
+}
+
+// isReserved reports whether a setting is the runtime's, by the list in
+// [Field].
+func isReserved(name string) bool {
+	switch name {
+	case "name", "topic", "topics":
+		return true
+	}
+	return slices.ContainsFunc([]string{
+		"connector.", "tasks.", "key.converter", "value.converter", "header.converter", "topics.", "topic.creation.",
+		"errors.", "transforms", "predicates", "producer.override.", "consumer.override.",
+	}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+func (t FieldType) isNumeric() bool {
+	return t == Integer || t == Number || t == Size || t == Duration
 }
 
 func (t FieldType) known() bool {

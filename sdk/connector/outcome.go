@@ -42,6 +42,8 @@ func outcomeOf(ctx context.Context, err error) *protocol.Outcome {
 		}
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 		out.Code = protocol.Outcome_CANCELLED
+	case errors.Is(err, context.Canceled):
+		out.Message += " (the connector returned this, although its task was not being stopped)"
 	}
 	return out
 }

@@ -105,3 +105,6 @@ func (o Operation) String() string {
 	}
 	return fmt.Sprintf("operation(%d)", uint8(o))
 }
+
+// MarshalText returns the operation's name, for logs.
+func (o Operation) MarshalText() ([]byte, error) { return []byte(o.String()), nil }

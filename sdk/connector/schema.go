@@ -54,6 +54,9 @@ func (t Type) String() string {
 	return fmt.Sprintf("type(%d)", uint8(t))
 }
 
+// MarshalText returns the type's name, for logs.
+func (t Type) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
 // Column describes one cell of each row.
 type Column struct {
 	// Name is unique in its schema, and not empty.

@@ -18,8 +18,9 @@ import (
 
 // Serve runs the plugin until its host is done with it or has died, and then
 // returns. Call it first thing in main. A host starts the executable; run by
-// hand, it explains itself on standard error and exits with 1. With the single
-// argument "spec" it prints the plugin's manifest as JSON and returns.
+// hand, it explains itself on standard error and exits with 1 (asked for
+// --help, on standard output and with 0). With the single argument "spec" it
+// prints the plugin's manifest as JSON and returns.
 //
 // Serve takes standard output over: what is printed from then on goes to the
 // host's log, as standard error does. Anything printed to standard output
@@ -29,11 +30,12 @@ import (
 // seconds, without calling Close. Interrupt and SIGTERM are ignored, as it is
 // for the host to stop its plugins.
 //
-// Serve panics if the plugin is not well formed: a bad name, neither a source
-// nor a sink, a setting without a doc or with a default that is not valid.
+// If the plugin is not well formed (see [Plugin.Check]), Serve says so on
+// standard error and ends the process with exit code 1.
 func Serve(p Plugin) {
 	if err := p.Check(); err != nil {
-		panic(fmt.Sprintf("connector: the plugin %q is not well formed: %v", p.Name, err))
+		fmt.Fprintf(os.Stderr, "The connector %q is not well formed:\n%v\n", p.Name, err)
+		os.Exit(1)
 	}
 	handshake := protocol.Handshake()
 	if os.Getenv(handshake.MagicCookieKey) != handshake.MagicCookieValue {
@@ -74,11 +76,24 @@ func serveByHand(p Plugin, args []string) {
 		}
 		return
 	}
-	fmt.Fprintf(os.Stderr, "This is the connector %q, version %s, a plugin of Millrace Connect.\n"+
+	help := fmt.Sprintf("This is the connector %q, version %s, a plugin of Millrace Connect.\n"+
 		"It is not run by hand: put it into a plugin folder of a Connect worker under the name\n"+
-		"millrace-plugin-%s, and create a connector of that class. To see its settings, give\n"+
-		"it the argument \"spec\".\n", p.Name, p.Version, p.Name)
+		"millrace-plugin-%s, and create a connector with connector.class=%s. To see its\n"+
+		"settings, give it the argument \"spec\".\n", p.Name, p.Version, p.Name, p.class())
+	if len(args) == 1 && (args[0] == "help" || args[0] == "-h" || args[0] == "--help") {
+		fmt.Print(help)
+		return
+	}
+	fmt.Fprint(os.Stderr, help)
 	os.Exit(1)
+}
+
+// class is what users write to choose the connector.
+func (p Plugin) class() string {
+	if p.NewSink == nil || p.NewSource == nil {
+		return p.Name
+	}
+	return p.Name + "-source or " + p.Name + "-sink"
 }
 
 // grpcPlugin is what go-plugin wants to have of the server.

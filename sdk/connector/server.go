@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/millrace/millrace/sdk/connector/protocol"
 )
@@ -29,7 +31,8 @@ type server struct {
 	acks  semaphore // held by Ack, and by Open and Close
 
 	mu     sync.Mutex
-	isOpen bool // between Open and Close
+	isOpen bool   // between Open and Close
+	doing  string // the call that holds calls, or the last one that did
 
 	// The rest is guarded by calls, and source also by acks.
 	source Source
@@ -61,6 +64,24 @@ func (s semaphore) acquire(ctx context.Context) error {
 
 func (s semaphore) release() { <-s }
 
+// begin waits for the calls to the author's code that are under way, and
+// returns what ends the one that begins now.
+func (s *server) begin(ctx context.Context, call string) (end func(), err error) {
+	if err := s.calls.acquire(ctx); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doing = call
+	return s.calls.release, nil
+}
+
+func (s *server) current() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.doing
+}
+
 func (s *server) isIdle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,9 +98,15 @@ func (s *server) setOpen(open bool) {
 func (s *server) make(kind protocol.Kind) (made any, fields []Field, err error) {
 	switch {
 	case kind == protocol.Kind_KIND_SOURCE && s.plugin.NewSource != nil:
-		return s.plugin.NewSource(), s.plugin.Spec.Source, nil
+		if source := s.plugin.NewSource(); source != nil {
+			return source, s.plugin.Spec.Source, nil
+		}
+		return nil, nil, errors.New("the plugin's NewSource returned nil")
 	case kind == protocol.Kind_KIND_SINK && s.plugin.NewSink != nil:
-		return s.plugin.NewSink(), s.plugin.Spec.Sink, nil
+		if sink := s.plugin.NewSink(); sink != nil {
+			return sink, s.plugin.Spec.Sink, nil
+		}
+		return nil, nil, errors.New("the plugin's NewSink returned nil")
 	case kind == protocol.Kind_KIND_SOURCE:
 		return nil, nil, Problemf("", "the connector %q has no source", s.plugin.Name)
 	}
@@ -98,10 +125,11 @@ func (s *server) Describe(context.Context, *protocol.DescribeRequest) (*protocol
 // Validate implements the protocol.
 func (s *server) Validate(ctx context.Context, req *protocol.ValidateRequest) (*protocol.ValidateResponse, error) {
 	err := func() error {
-		if err := s.calls.acquire(ctx); err != nil {
+		end, err := s.begin(ctx, "Validate")
+		if err != nil {
 			return err
 		}
-		defer s.calls.release()
+		defer end()
 		made, fields, err := s.make(req.GetKind())
 		if err != nil {
 			return err
@@ -130,10 +158,11 @@ func (s *server) Split(ctx context.Context, req *protocol.SplitRequest) (*protoc
 }
 
 func (s *server) split(ctx context.Context, req *protocol.SplitRequest) ([]map[string]string, error) {
-	if err := s.calls.acquire(ctx); err != nil {
+	end, err := s.begin(ctx, "Split")
+	if err != nil {
 		return nil, err
 	}
-	defer s.calls.release()
+	defer end()
 	made, fields, err := s.make(req.GetKind())
 	if err != nil {
 		return nil, err
@@ -166,10 +195,11 @@ func (s *server) Open(ctx context.Context, req *protocol.OpenRequest) (*protocol
 }
 
 func (s *server) open(ctx context.Context, req *protocol.OpenRequest) error {
-	if err := s.calls.acquire(ctx); err != nil {
+	end, err := s.begin(ctx, "Open")
+	if err != nil {
 		return err
 	}
-	defer s.calls.release()
+	defer end()
 	if err := s.acks.acquire(ctx); err != nil {
 		return err
 	}
@@ -194,7 +224,7 @@ func (s *server) open(ctx context.Context, req *protocol.OpenRequest) error {
 	case Source:
 		task.Resume = req.GetResume()
 		if err = made.Open(ctx, task); err == nil {
-			s.source, s.reads = made, newSourceReads(made, int(req.GetBatchBytes()))
+			s.source, s.reads = made, newSourceReads(made, task.Log, int(req.GetBatchBytes()))
 		}
 	case Sink:
 		task.Topics = req.GetTopics()
@@ -210,10 +240,11 @@ func (s *server) open(ctx context.Context, req *protocol.OpenRequest) error {
 
 // Read implements the protocol.
 func (s *server) Read(ctx context.Context, _ *protocol.ReadRequest) (*protocol.ReadResponse, error) {
-	if err := s.calls.acquire(ctx); err != nil {
+	end, err := s.begin(ctx, "Read")
+	if err != nil {
 		return &protocol.ReadResponse{Outcome: outcomeOf(ctx, err)}, nil
 	}
-	defer s.calls.release()
+	defer end()
 	if s.source == nil {
 		return &protocol.ReadResponse{Outcome: outcomeOf(ctx, errNotOpen)}, nil
 	}
@@ -231,6 +262,7 @@ var errNotOpen = errors.New("the host has not opened such a task, or has closed 
 // sourceReads cuts what a source reads into frames of the wanted size.
 type sourceReads struct {
 	source     Source
+	log        *slog.Logger
 	batch      Batch
 	begin      int   // index of the first record that has not been sent
 	then       error // what the source returned with the batch: nil, io.EOF or a Retry
@@ -238,8 +270,8 @@ type sourceReads struct {
 	limitBytes int
 }
 
-func newSourceReads(source Source, limitBytes int) *sourceReads {
-	r := &sourceReads{source: source, encoder: NewEncoder(), limitBytes: limitBytes}
+func newSourceReads(source Source, log *slog.Logger, limitBytes int) *sourceReads {
+	r := &sourceReads{source: source, log: log, encoder: NewEncoder(), limitBytes: limitBytes}
 	r.batch.SetLimit(limitBytes)
 	return r
 }
@@ -267,16 +299,27 @@ func (r *sourceReads) next(ctx context.Context) (frame []byte, err error) {
 	return frame, then
 }
 
+// A Read that returns with nothing emptyReads times in a row within emptyTime
+// keeps a processor busy, which is hardly meant.
+const (
+	emptyReads = 10_000
+	emptyTime  = 10 * time.Second
+)
+
 // fill reads the next batch. It returns with records, with r.then set, or with
 // an error.
 func (r *sourceReads) fill(ctx context.Context) error {
 	r.batch.Reset()
 	r.begin = 0
-	for r.then == nil && r.batch.Len() == 0 {
+	begun := time.Now()
+	for empty := 1; r.then == nil && r.batch.Len() == 0; empty++ {
 		err := r.source.Read(ctx, &r.batch)
 		if err == nil {
 			if ctx.Err() != nil && r.batch.Len() == 0 {
 				return ctx.Err()
+			}
+			if empty == emptyReads && time.Since(begun) < emptyTime {
+				r.log.Warn("Read returns without records again and again, which keeps a processor busy; it should wait until there is one", "times", empty)
 			}
 			continue
 		}
@@ -285,6 +328,17 @@ func (r *sourceReads) fill(ctx context.Context) error {
 			return err
 		}
 		r.then = err
+	}
+	return r.checkOrigins()
+}
+
+// checkOrigins refuses records that the task could not resume behind.
+func (r *sourceReads) checkOrigins() error {
+	for i, record := range r.batch.Rows() {
+		if record.Origin.Position == "" {
+			r.batch.Reset()
+			return fmt.Errorf("record %d of those that Read returned has no Origin.Position, so the task could not resume behind it", i)
+		}
 	}
 	return nil
 }
@@ -305,10 +359,11 @@ func (s *server) Ack(ctx context.Context, req *protocol.AckRequest) (*protocol.A
 // Write implements the protocol.
 func (s *server) Write(ctx context.Context, req *protocol.WriteRequest) (*protocol.WriteResponse, error) {
 	err := func() error {
-		if err := s.calls.acquire(ctx); err != nil {
+		end, err := s.begin(ctx, "Write")
+		if err != nil {
 			return err
 		}
-		defer s.calls.release()
+		defer end()
 		if s.sink == nil {
 			return errNotOpen
 		}
@@ -316,7 +371,7 @@ func (s *server) Write(ctx context.Context, req *protocol.WriteRequest) (*protoc
 		if err := s.writes.Decode(req.GetBatch(), &batch); err != nil {
 			return err
 		}
-		err := s.sink.Write(ctx, &batch)
+		err = s.sink.Write(ctx, &batch)
 		if bad, ok := errors.AsType[RecordErrors](err); ok {
 			for index := range bad {
 				if index < 0 || index >= batch.Len() {
@@ -331,10 +386,11 @@ func (s *server) Write(ctx context.Context, req *protocol.WriteRequest) (*protoc
 
 // Flush implements the protocol.
 func (s *server) Flush(ctx context.Context, _ *protocol.FlushRequest) (*protocol.FlushResponse, error) {
-	if err := s.calls.acquire(ctx); err != nil {
+	end, err := s.begin(ctx, "Flush")
+	if err != nil {
 		return &protocol.FlushResponse{Outcome: outcomeOf(ctx, err)}, nil
 	}
-	defer s.calls.release()
+	defer end()
 	flusher, ok := s.sink.(Flusher)
 	if !ok {
 		return &protocol.FlushResponse{Outcome: unsupported("the connector takes no Flush")}, nil
@@ -345,25 +401,41 @@ func (s *server) Flush(ctx context.Context, _ *protocol.FlushRequest) (*protocol
 // Close implements the protocol. It waits for the call that is being made,
 // which the host has cancelled.
 func (s *server) Close(ctx context.Context, _ *protocol.CloseRequest) (*protocol.CloseResponse, error) {
-	err := func() error {
-		if err := s.calls.acquire(ctx); err != nil {
-			return err
-		}
-		defer s.calls.release()
-		if err := s.acks.acquire(ctx); err != nil {
-			return err
-		}
-		defer s.acks.release()
-		defer s.setOpen(false)
-		source, sink := s.source, s.sink
-		s.source, s.sink = nil, nil
-		switch {
-		case source != nil:
-			return source.Close(ctx)
-		case sink != nil:
-			return sink.Close(ctx)
-		}
-		return nil
-	}()
+	if err := s.waitForCalls(ctx); err != nil {
+		// The host need not wait until its own patience ends, and hears why.
+		return &protocol.CloseResponse{Outcome: &protocol.Outcome{Code: protocol.Outcome_CANCELLED, Message: err.Error()}}, nil
+	}
+	defer s.calls.release()
+	defer s.acks.release()
+	defer s.setOpen(false)
+	source, sink := s.source, s.sink
+	s.source, s.sink = nil, nil
+	var err error
+	switch {
+	case source != nil:
+		err = source.Close(ctx)
+	case sink != nil:
+		err = sink.Close(ctx)
+	}
 	return &protocol.CloseResponse{Outcome: outcomeOf(ctx, err)}, nil
+}
+
+// waitForCalls takes both semaphores. Its patience ends a moment before that of
+// ctx; after an error the process is of no more use.
+func (s *server) waitForCalls(ctx context.Context) error {
+	begun := time.Now()
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)*9/10)
+		defer cancel()
+	}
+	for _, wait := range []struct {
+		until semaphore
+		call  string
+	}{{s.calls, s.current()}, {s.acks, "Ack"}} {
+		if wait.until.acquire(ctx) != nil {
+			return fmt.Errorf("%s, whose context had ended, did not return within %v", wait.call, time.Since(begun).Round(10*time.Millisecond))
+		}
+	}
+	return nil
 }

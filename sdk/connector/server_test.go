@@ -1,10 +1,12 @@
 package connector
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -171,4 +173,73 @@ func TestPluginWatchesItsParentUntilTheHostIsThere(t *testing.T) {
 		t.Error("the plugin outlived its host")
 	}
 	close(parents)
+}
+
+func TestRecordsWithoutPositionAreRefused(t *testing.T) {
+	s, dec := openScript(t, 0, func(out *Batch) error {
+		out.Append(NewRecord(Origin{"p", "1"}, Value{}, TextValue("v")))
+		out.Append(Record{Value: TextValue("v")})
+		return nil
+	}), NewDecoder()
+	n, outcome := read(t, s, dec)
+	if n != 0 || outcome.GetCode() != protocol.Outcome_FAILED || !strings.Contains(outcome.GetMessage(), "record 1 of those that Read returned has no Origin.Position") {
+		t.Errorf("it brought %d records and %v", n, outcome)
+	}
+}
+
+func TestCancellationOfTheConnectorsOwnIsSaidToBe(t *testing.T) {
+	s, dec := openScript(t, 0, records(0, context.Canceled)), NewDecoder()
+	if _, outcome := read(t, s, dec); outcome.GetCode() != protocol.Outcome_FAILED || !strings.Contains(outcome.GetMessage(), "not being stopped") {
+		t.Errorf("the outcome is %v", outcome)
+	}
+}
+
+func TestReadThatReturnsNothingAgainAndAgainIsLogged(t *testing.T) {
+	var log bytes.Buffer
+	steps := make([]func(*Batch) error, 3*emptyReads, 3*emptyReads+1)
+	for i := range steps {
+		steps[i] = records(0, nil)
+	}
+	r := newSourceReads(&script{steps: append(steps, records(1, nil))}, slog.New(slog.NewTextHandler(&log, nil)), 0)
+	if _, err := r.next(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), "Read returns without records"); n != 1 {
+		t.Errorf("it was logged %d times: %s", n, log.String())
+	}
+}
+
+func TestPluginThatMakesNothingSaysSo(t *testing.T) {
+	s := newServer(Plugin{Name: "nil", Version: "1", NewSource: func() Source { return nil }, NewSink: func() Sink { return nil }}, os.Stderr, func(string) {})
+	for kind, want := range map[protocol.Kind]string{protocol.Kind_KIND_SOURCE: "NewSource returned nil", protocol.Kind_KIND_SINK: "NewSink returned nil"} {
+		res, err := s.Open(context.Background(), &protocol.OpenRequest{Kind: kind})
+		if err != nil || !strings.Contains(res.GetOutcome().GetMessage(), want) {
+			t.Errorf("opening: %v, %v; want %q", res, err, want)
+		}
+	}
+}
+
+// A Close that cannot be made says which call is in its way, before the host's
+// patience ends.
+func TestCloseNamesTheCallThatDoesNotReturn(t *testing.T) {
+	release, reading := make(chan struct{}), make(chan struct{})
+	s := openScript(t, 0, func(*Batch) error {
+		close(reading)
+		<-release
+		return io.EOF
+	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = s.Read(context.Background(), &protocol.ReadRequest{})
+	}()
+	<-reading
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	res, err := s.Close(ctx, &protocol.CloseRequest{})
+	if err != nil || ctx.Err() != nil || res.GetOutcome().GetCode() != protocol.Outcome_CANCELLED || !strings.Contains(res.GetOutcome().GetMessage(), "Read, whose context had ended, did not return within") {
+		t.Errorf("closing: %v, %v; the context: %v", res, err, ctx.Err())
+	}
+	close(release)
+	<-done
 }

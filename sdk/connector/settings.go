@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
@@ -52,13 +53,30 @@ func (s Settings) String() string {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
-		value := s.values[name]
-		if f, ok := s.field(name); (!ok || f.Secret) && value != "" {
-			value = "[hidden]"
-		}
-		fmt.Fprintf(&b, "%s=%q", name, value)
+		fmt.Fprintf(&b, "%s=%q", name, s.shown(name))
 	}
 	return b.String()
+}
+
+// GoString returns what String does, so that %#v shows no secret either.
+func (s Settings) GoString() string { return "connector.Settings{" + s.String() + "}" }
+
+// LogValue returns the settings for a logger, with secrets hidden.
+func (s Settings) LogValue() slog.Value {
+	var attrs []slog.Attr
+	for _, name := range slices.Sorted(maps.Keys(s.values)) {
+		attrs = append(attrs, slog.String(name, s.shown(name)))
+	}
+	return slog.GroupValue(attrs...)
+}
+
+// shown returns a setting's value, unless it is secret.
+func (s Settings) shown(name string) string {
+	value := s.values[name]
+	if f, ok := s.field(name); (!ok || f.Secret) && value != "" {
+		return "[hidden]"
+	}
+	return value
 }
 
 func (s Settings) field(name string) (Field, bool) {
@@ -103,16 +121,19 @@ func (s Settings) decodeStruct(v reflect.Value) []error {
 		if !ok {
 			panic(fmt.Sprintf("connector: %s.%s is tagged with the setting %q, which is not in the spec", v.Type(), member.Name, name))
 		}
-		if problem := s.decodeField(f, v.Field(i)); problem != "" {
+		if !member.IsExported() {
+			panic(fmt.Sprintf("connector: %s.%s is tagged with the setting %q, but is not exported, so it cannot be set", v.Type(), member.Name, name))
+		}
+		if problem := s.decodeField(f, v.Field(i), v.Type().String()+"."+member.Name); problem != "" {
 			errs = append(errs, Problem{Setting: name, Message: problem})
 		}
 	}
 	return errs
 }
 
-// decodeField sets one struct field and returns what is wrong with the
-// setting, or "".
-func (s Settings) decodeField(f Field, dst reflect.Value) string {
+// decodeField sets one struct field, which is called where, and returns what is
+// wrong with the setting, or "".
+func (s Settings) decodeField(f Field, dst reflect.Value, where string) string {
 	if f.Type == Map {
 		m := make(map[string]string)
 		for name, text := range s.values {
@@ -120,7 +141,7 @@ func (s Settings) decodeField(f Field, dst reflect.Value) string {
 				m[strings.TrimPrefix(name, f.Name+".")] = text
 			}
 		}
-		assign(f, dst, m)
+		assign(f, dst, m, where)
 		return ""
 	}
 	text := s.values[f.Name]
@@ -140,7 +161,7 @@ func (s Settings) decodeField(f Field, dst reflect.Value) string {
 	if n, ok := value.(int64); ok && overflows(dst, n) {
 		return f.quote(text) + "it is too large or too small"
 	}
-	assign(f, dst, value)
+	assign(f, dst, value, where)
 	return ""
 }
 
@@ -157,12 +178,12 @@ func overflows(dst reflect.Value, n int64) bool {
 
 // assign sets dst to value, which is one that Field.parse returns or a map. A
 // dst that cannot hold the field's type is a mistake in the program.
-func assign(f Field, dst reflect.Value, value any) {
+func assign(f Field, dst reflect.Value, value any, where string) {
 	v := reflect.ValueOf(value)
 	_, isDuration := value.(time.Duration)
 	fits := dst.Kind() == v.Kind() || v.Kind() == reflect.Int64 && (dst.CanInt() || dst.CanUint()) && !isDuration || v.CanFloat() && dst.CanFloat()
-	if !fits || !v.CanConvert(dst.Type()) || !dst.CanSet() {
-		panic(fmt.Sprintf("connector: the setting %q is %s, which a field of type %s cannot hold (or it is not exported)", f.Name, f.Type, dst.Type()))
+	if !fits || !v.CanConvert(dst.Type()) {
+		panic(fmt.Sprintf("connector: %s is %s, which cannot hold the setting %q: it is %s", where, dst.Type(), f.Name, f.Type))
 	}
 	dst.Set(v.Convert(dst.Type()))
 }

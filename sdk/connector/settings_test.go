@@ -2,6 +2,7 @@ package connector
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -179,5 +180,84 @@ func TestProblemsAreFoundInWrappedErrors(t *testing.T) {
 	}
 	if got := Problems(errors.New("x")); got != nil {
 		t.Errorf("problems are %v", got)
+	}
+}
+
+func TestBoundsMayBeOpenAbove(t *testing.T) {
+	for _, c := range []struct {
+		min, max   int64
+		good, bad  []string
+		wantSuffix string
+	}{
+		{1, 0, []string{"1", "1000000"}, []string{"0", "-1"}, "it should be at least 1"},
+		{1, 3, []string{"1", "3"}, []string{"0", "4"}, "it should be from 1 to 3"},
+		{0, 3, []string{"0", "3"}, []string{"-1", "4"}, "it should be from 0 to 3"},
+		{-5, 0, []string{"-5", "0"}, []string{"-6", "1"}, "it should be from -5 to 0"},
+		{0, 0, []string{"-5", "5"}, nil, ""},
+	} {
+		for _, typ := range []FieldType{Integer, Number} {
+			fields := []Field{{Name: "n", Type: typ, Min: c.min, Max: c.max}}
+			for _, text := range c.good {
+				if problems := Check(fields, map[string]string{"n": text}); problems != nil {
+					t.Errorf("%s from %d to %d refuses %s: %v", typ, c.min, c.max, text, problems)
+				}
+			}
+			for _, text := range c.bad {
+				problems := Check(fields, map[string]string{"n": text})
+				if len(problems) != 1 || !strings.HasSuffix(problems[0].Message, c.wantSuffix) {
+					t.Errorf("%s from %d to %d says of %s: %v", typ, c.min, c.max, text, problems)
+				}
+			}
+		}
+	}
+}
+
+func TestPluginThatIsNotWellFormedIsRefused(t *testing.T) {
+	good := Plugin{Name: "p", Version: "1", NewSource: func() Source { return nil }}
+	if err := good.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for want, field := range map[string]Field{
+		"the name is not made of":             {Name: "Upper", Type: String, Doc: "d"},
+		"the runtime has a setting":           {Name: "errors.tolerance", Type: String, Doc: "d"},
+		"its Min 5 is above its Max 3":        {Name: "n", Type: Integer, Doc: "d", Min: 5, Max: 3},
+		"its Min 0 is above its Max -3":       {Name: "n", Type: Integer, Doc: "d", Max: -3},
+		"only numbers have a Min and Max":     {Name: "n", Type: String, Doc: "d", Max: 3},
+		"it has no doc":                       {Name: "n", Type: String},
+		"required settings have no default":   {Name: "n", Type: String, Doc: "d", Required: true, Default: "x"},
+		"its default: \"0\": it should be at": {Name: "n", Type: Integer, Doc: "d", Min: 1, Default: "0"},
+		"unknown type \"text\"":               {Name: "n", Type: "text", Doc: "d"},
+	} {
+		p := good
+		p.Spec.Source = []Field{field}
+		if err := p.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: got %v, want %q", field, err, want)
+		}
+	}
+}
+
+func TestDecodeIntoTheWrongFieldNamesIt(t *testing.T) {
+	settings, err := NewSettings(fieldsUnderTest(), map[string]string{"path": "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type config struct {
+		Count string `setting:"count"`
+	}
+	type hiding struct {
+		count int `setting:"count"`
+	}
+	for want, dst := range map[string]any{
+		"connector.config.Count is string, which cannot hold the setting \"count\"": new(config),
+		"connector.hiding.count is tagged":                                          &hiding{count: 1},
+	} {
+		func() {
+			defer func() {
+				if text := fmt.Sprint(recover()); !strings.Contains(text, want) {
+					t.Errorf("it panicked with %q, want %q", text, want)
+				}
+			}()
+			_ = settings.Decode(dst)
+		}()
 	}
 }

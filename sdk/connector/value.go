@@ -50,6 +50,9 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
+// MarshalText returns the kind's name, for logs.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
 // BytesValue returns a value of bytes, which may be empty. It keeps b.
 func BytesValue(b []byte) Value { return Value{kind: KindBytes, data: b} }
 
@@ -62,7 +65,8 @@ func TextBytesValue(b []byte) Value { return Value{kind: KindText, data: b} }
 // RowValue returns a row as a value. The row must have a schema.
 func RowValue(r Row) Value { return Value{kind: KindRow, row: r} }
 
-// DocumentValue returns a document as a value. It keeps d.
+// DocumentValue returns a document as a value. It keeps d, and does not check
+// that it is JSON: [ParseDocument] does.
 func DocumentValue(d Document) Value { return Value{kind: KindDocument, data: d} }
 
 // Kind returns which form the value has.
@@ -121,6 +125,24 @@ func ParseDocument(text []byte) (Document, error) {
 	}
 	return nil, fmt.Errorf("reading a document: %w", err)
 }
+
+// MarshalJSON returns the document itself, and null if it is empty, so that
+// encoding/json takes it for the JSON that it is.
+func (d Document) MarshalJSON() ([]byte, error) {
+	if len(d) == 0 {
+		return []byte("null"), nil
+	}
+	return d, nil
+}
+
+// UnmarshalJSON keeps a copy of the text.
+func (d *Document) UnmarshalJSON(text []byte) error {
+	*d = append(Document(nil), text...)
+	return nil
+}
+
+// String returns the document's text.
+func (d Document) String() string { return string(d) }
 
 // Decode returns the document as nil, bool, string, json.Number, []any or
 // map[string]any, numbers being exact.
