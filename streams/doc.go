@@ -93,7 +93,8 @@
 // EventTime gets what the source's serdes decoded. There are two ways to take the time from a text that has to be parsed:
 //
 //   - Parse in the serde, one whose Decode is your parser. EventTime then picks a field. What does not parse is a failure of
-//     deserialization, with the parser's error.
+//     deserialization, with the parser's error. As serdes go along with the stream, and such a one cannot read what it
+//     wrote, set others right behind the source, using With.
 //   - Read the text as it is, take only the time from it with [TryEventTime], and parse in a TryMap, whose failures name
 //     the operator. A text without a time never comes to it, for it has no place in the order of events: it is a failure of
 //     deserialization, with the error of the extractor. To have all failures in one place, give such records

@@ -232,7 +232,11 @@ func (c *Context) logDrop(op *Op, f Failure, msg string) {
 }
 
 func logAttrs(f Failure) []any {
-	attrs := []any{"task", f.Task, "stage", f.Stage.String(), "operator", f.Operator, "topic", f.Topic, "partition", f.Partition, "offset", f.Offset, "err", f.Err}
+	attrs := []any{"task", f.Task, "stage", f.Stage.String(), "operator", f.Operator}
+	if f.Topic != "" {
+		attrs = append(attrs, "topic", f.Topic, "partition", f.Partition, "offset", f.Offset)
+	}
+	attrs = append(attrs, "err", f.Err)
 	if f.Stack != nil {
 		attrs = append(attrs, "stack", string(f.Stack))
 	}
