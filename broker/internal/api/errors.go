@@ -69,9 +69,9 @@ func sentinels() []sentinel {
 		{partition.ErrAcks, kerr.InvalidRequiredAcks},
 		{producer.ErrSequence, kerr.OutOfOrderSequenceNumber},
 		{producer.ErrFenced, kerr.InvalidProducerEpoch},
-		{batch.ErrShort, kerr.CorruptMessage},
+		{batch.ErrShort, kerr.InvalidRecord}, // CORRUPT_MESSAGE would have the client send it again
 		{batch.ErrCorrupt, kerr.CorruptMessage},
-		{batch.ErrMagic, kerr.UnsupportedForMessageFormat},
+		{batch.ErrMagic, kerr.InvalidRecord},
 		{batch.ErrInvalid, kerr.InvalidRecord},
 		{batch.ErrCodec, kerr.UnsupportedCompressionType},
 		{batch.ErrTimestamp, kerr.InvalidTimestamp},

@@ -143,7 +143,7 @@ func onlyBatch(b []byte) (batch.View, error) {
 	}
 	v, rest, err := batch.Next(b)
 	if errors.Is(err, batch.ErrShort) {
-		return nil, fmt.Errorf("%w: it says it is longer than the %d bytes that came", batch.ErrCorrupt, len(b))
+		return nil, fmt.Errorf("%w: it says it is longer than the %d bytes that came", batch.ErrInvalid, len(b))
 	}
 	if err != nil {
 		return nil, err

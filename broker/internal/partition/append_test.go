@@ -178,7 +178,7 @@ func TestTopicRulesAreHeld(t *testing.T) {
 		{"times do not count", Settings{TimestampType: batch.LogAppendTime, TimestampAfterMax: time.Hour}, at(2 * time.Hour), nil},
 		{"two batches", Settings{}, func(r *rig) batch.View { return append(ok(r), ok(r)...) }, ErrBatchCount},
 		{"no batch", Settings{}, func(*rig) batch.View { return nil }, ErrBatchCount},
-		{"half a batch", Settings{}, func(r *rig) batch.View { v := ok(r); return v[:len(v)-1] }, batch.ErrCorrupt},
+		{"half a batch", Settings{}, func(r *rig) batch.View { v := ok(r); return v[:len(v)-1] }, batch.ErrInvalid},
 		{"transaction that nobody began", Settings{}, func(r *rig) batch.View {
 			b := batch.NewBuilder(r.codecs, batch.None)
 			b.SetProducer(7, 0, 0)
