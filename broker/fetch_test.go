@@ -159,4 +159,10 @@ func TestFetchErrorsAreKafkas(t *testing.T) {
 	}
 	session := with(fetchOf(0, "views"), func(r *kmsg.FetchRequest) { r.SessionID, r.SessionEpoch = 5, 1 })
 	wantCode(t, "a session", ask[*kmsg.FetchResponse](conn, session).ErrorCode, kerr.FetchSessionIDNotFound)
+	for _, epoch := range []int32{0, -1} { // begins a session, ends one
+		session.SessionEpoch = epoch
+		if got := ask[*kmsg.FetchResponse](conn, session); got.ErrorCode != 0 || len(got.Topics) != 1 || got.SessionID != 0 {
+			t.Errorf("epoch %d of an older session: %+v", epoch, got)
+		}
+	}
 }

@@ -30,10 +30,11 @@ import (
 //
 // Errors of a partition: those of [topicRef.find], [Service.leader] and
 // partition.Read, OFFSET_OUT_OF_RANGE among them. Of the whole request:
-// FETCH_SESSION_ID_NOT_FOUND for a session, since none was ever given out.
+// FETCH_SESSION_ID_NOT_FOUND for what changed in a session, since none was ever
+// given out.
 func (s *Service) fetch(r *Request, in *kmsg.FetchRequest, reply Reply) {
 	resp := in.ResponseKind().(*kmsg.FetchResponse)
-	if in.SessionID != 0 || in.SessionEpoch > 0 {
+	if in.SessionEpoch > 0 { // the others ask for everything and begin or end a session
 		resp.ErrorCode = kerr.FetchSessionIDNotFound.Code
 		reply(&fetchBody{resp, nil})
 		return
@@ -80,7 +81,7 @@ type fetchPart struct {
 }
 
 // isolation reads an isolation level (KIP-98). Whatever is not read committed
-// is read uncommitted, as in Kafka.
+// is read uncommitted: there is no error for it.
 func isolation(level int8) partition.Isolation {
 	if level == 1 {
 		return partition.ReadCommitted
