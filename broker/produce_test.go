@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -133,7 +134,8 @@ func TestProduceErrorsAreKafkas(t *testing.T) {
 		"negative number":   {produceOf("views", -1, good()), kerr.UnknownTopicOrPartition},
 		"too large":         {produceOf("views", 0, batchOf(t, batch.None, nil, at(1, strings.Repeat("x", 2000)))), kerr.MessageTooLarge},
 		"corrupt":           {produceOf("views", 0, corrupt), kerr.CorruptMessage},
-		"old format":        {produceOf("views", 0, withMagic1), kerr.UnsupportedForMessageFormat},
+		"old format":        {produceOf("views", 0, withMagic1), kerr.InvalidRecord},
+		"cut short":         {produceOf("views", 0, good()[:65]), kerr.InvalidRecord},
 		"control records":   {produceOf("views", 0, batchOf(t, batch.None, (*batch.Builder).SetControl, at(1, "x"))), kerr.InvalidRecord},
 		"no records":        {produceOf("views", 0, nil), kerr.InvalidRecord},
 		"two batches":       {produceOf("views", 0, slices.Concat(good(), good())), kerr.InvalidRecord},
@@ -158,6 +160,17 @@ func TestProduceErrorsAreKafkas(t *testing.T) {
 func with[T any](v *T, change func(*T)) *T {
 	change(v)
 	return v
+}
+
+func TestProduceWithoutTimeIsWrittenAndAcknowledged(t *testing.T) {
+	c := brokertest.Start(t)
+	createTopic(t, newClient(t, c), "views", 1, nil)
+	conn := dial(t, c)
+	for _, ms := range []int32{0, -1, 1} {
+		req := produceOf("views", 0, batchOf(t, batch.None, nil, at(1, "x")))
+		req.TimeoutMillis = ms
+		wantCode(t, fmt.Sprintf("time-out %d ms", ms), conn.produceRaw(req).ErrorCode, nil)
+	}
 }
 
 func TestOneBadPartitionDoesNotHarmTheOthers(t *testing.T) {

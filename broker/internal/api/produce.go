@@ -139,12 +139,18 @@ func refuseZstd(records []byte) error {
 	return nil
 }
 
+// produceTimeoutMin is how long a Produce waits whatever time-out it names. That
+// is meant for replicas; the records are on their way to this broker's own disk,
+// and a client that is told of a time-out at once writes them again.
+const produceTimeoutMin = time.Second
+
 // arm starts the clock, if anything is left to wait for.
 func (p *produceRequest) arm() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.left > 1 {
-		p.timer = time.AfterFunc(time.Duration(p.in.TimeoutMillis)*time.Millisecond, func() {
+		timeout := max(produceTimeoutMin, time.Duration(p.in.TimeoutMillis)*time.Millisecond)
+		p.timer = time.AfterFunc(timeout, func() {
 			for _, w := range p.waits {
 				w.Cancel(partition.ErrTimedOut)
 			}
