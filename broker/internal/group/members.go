@@ -79,8 +79,7 @@ func (m *machine) leave(t *coord.Turn, req *kmsg.LeaveGroupRequest) *kmsg.LeaveG
 	resp := kmsg.NewPtrLeaveGroupResponse()
 	g, ok := m.groups[req.Group]
 	if !ok {
-		resp.ErrorCode = kerr.UnknownMemberID.Code
-		return resp
+		g = newGroup(req.Group) // of which nobody is a member
 	}
 	defer m.tidy(g)
 	left := false
