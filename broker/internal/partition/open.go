@@ -71,8 +71,8 @@ func (p *Partition) install(log *storage.Log, highWatermark ident.Offset) error 
 // nobody was told that it is safe. The partition leads nothing then, until
 // BecomeLeader. A partition that works is left alone.
 func (p *Partition) Reopen() error {
-	p.reopening.Lock()
-	defer p.reopening.Unlock()
+	p.files.Lock()
+	defer p.files.Unlock()
 	p.mu.Lock()
 	gone, old, r, wasOpen := p.gone, p.log, p.replica, p.opened
 	p.mu.Unlock()
@@ -155,8 +155,8 @@ func (p *Partition) CloseForDelete() {
 // leave makes the partition refuse everything with why. It returns the log that
 // is to be closed; nil, and the reason, when the partition did not work.
 func (p *Partition) leave(why error) (*storage.Log, error) {
-	p.reopening.Lock()
-	defer p.reopening.Unlock()
+	p.files.Lock()
+	defer p.files.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if errors.Is(p.gone, ErrClosed) || errors.Is(p.gone, ErrDeleted) {

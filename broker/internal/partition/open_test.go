@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/broker/internal/batch"
 	"github.com/millrace/millrace/broker/internal/disk"
@@ -90,6 +91,52 @@ func (r *rig) write(name string, b []byte) {
 
 // A snapshot may be newer than the log that a crash left. It knows batches that
 // are not there any more: used, it would call their repetition a duplicate.
+// heldSnapshots holds up whoever begins to write a snapshot.
+type heldSnapshots struct {
+	disk.FS
+	began, release chan struct{}
+}
+
+func (h heldSnapshots) OpenWrite(path string) (disk.File, error) {
+	if strings.HasSuffix(path, snapshotSuffix) {
+		h.began <- struct{}{}
+		<-h.release
+	}
+	return h.FS.OpenWrite(path)
+}
+
+// The folder's name may be that of another partition as soon as the deletion
+// goes on, and a snapshot of this one's producers must not get in there.
+func TestDeletionWaitsForRetention(t *testing.T) {
+	held := heldSnapshots{disk.NewMemory(time.Now), make(chan struct{}, 1), make(chan struct{})}
+	r := newRig(t, held, Settings{Log: storage.Settings{Delete: true}})
+	r.mustAppend(r.idempotent(0, "a"), AcksAll)
+	retained := make(chan error, 1)
+	go func() {
+		_, err := r.p.ApplyRetention(r.clock.Now())
+		retained <- err
+	}()
+	<-held.began
+	deleted := make(chan struct{})
+	go func() {
+		r.p.CloseForDelete()
+		close(deleted)
+	}()
+	select {
+	case <-deleted:
+		t.Error("the partition was closed while its folder was written to")
+	case <-time.After(20 * time.Millisecond): // it may only be slow, which fails nothing
+	}
+	close(held.release)
+	if err := <-retained; err != nil {
+		t.Errorf("retention: %v", err)
+	}
+	<-deleted
+	if _, err := r.p.ApplyRetention(r.clock.Now()); !errors.Is(err, ErrDeleted) {
+		t.Errorf("retention of a deleted partition gives %v", err)
+	}
+}
+
 func TestSnapshotBeyondTheEndIsNotBelieved(t *testing.T) {
 	r := newRig(t, nil, Settings{})
 	r.mustAppend(r.idempotent(0, "a"), AcksAll)

@@ -20,8 +20,10 @@ type Partition struct {
 	settings atomic.Pointer[Settings]
 	sync     syncEntry
 
-	// reopening is held while the log is replaced.
-	reopening sync.Mutex
+	// files is held for writing while the log is replaced or given up, and for
+	// reading by what changes files of the folder by their names without mu: the
+	// folder of a deleted partition may be that of a new one at once.
+	files sync.RWMutex
 
 	mu        sync.Mutex
 	gone      error        // why nothing works any more, or nil

@@ -215,6 +215,8 @@ func (p *Partition) Size() int64 {
 // watermark. It returns the new start once that is durable, so it blocks for
 // the disk. An offset above the high watermark is a storage.OutOfRangeError.
 func (p *Partition) DeleteRecords(before ident.Offset) (ident.Offset, error) {
+	p.files.RLock()
+	defer p.files.RUnlock()
 	if err := p.CheckLeader(ident.NoLeaderEpoch); err != nil {
 		return ident.NoOffset, err
 	}
@@ -261,6 +263,8 @@ func (p *Partition) startMoved(log *storage.Log) ident.Offset {
 
 // ApplyRetention deletes old segments and forgets idle producers.
 func (p *Partition) ApplyRetention(now time.Time) (storage.Deleted, error) {
+	p.files.RLock()
+	defer p.files.RUnlock()
 	log, marks, err := p.working()
 	if err != nil {
 		return storage.Deleted{}, err
