@@ -147,7 +147,8 @@ func (a *applier) topicChanged(was, is *cluster.Topic) (work []func()) {
 		work = append(work, func() {
 			p, err := a.open(tp, is.ID, own)
 			if err != nil {
-				a.log.Error("opening the log of a partition; it is offline", "partition", tp, "err", err)
+				a.log.Error("partition is off line; trying again", "partition", tp, "cause", err)
+				a.logs.Retry(tp, func() error { return a.openLater(tp, is.ID) })
 				return
 			}
 			a.lead(p, before, &is.Partitions[i])
@@ -167,6 +168,24 @@ func (a *applier) open(tp ident.TopicPartition, id ident.TopicID, s partition.Se
 		return nil, err
 	}
 	return a.logs.Create(tp, id, s)
+}
+
+// openLater opens a partition that could not be opened when the metadata
+// changed, such as for want of space, unless its topic has gone since.
+func (a *applier) openLater(tp ident.TopicPartition, id ident.TopicID) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	image := a.node.Image()
+	t, ok := image.Topic(tp.Topic)
+	if !ok || t.ID != id {
+		return nil
+	}
+	p, err := a.open(tp, id, a.partitionSettings(a.node.TopicSettings(t)))
+	if err != nil {
+		return err
+	}
+	a.lead(p, nil, &t.Partitions[tp.Partition])
+	return nil
 }
 
 // lead takes a partition's leadership over or gives it up. before is its state

@@ -167,6 +167,28 @@ func TestTornMetadataIsSaidInALine(t *testing.T) {
 	}
 }
 
+func TestPartitionThatCouldNotBeMadeIsMadeLater(t *testing.T) {
+	c := brokertest.Start(t)
+	client := newClient(t, c)
+	c.Faults().FailSync(func(path string) bool { return strings.Contains(path, "views-0") })
+	createTopic(t, client, "views", 1, nil)
+	conn := dial(t, c)
+	write := func() int16 {
+		return conn.produceRaw(produceOf("views", 0, batchOf(t, batch.None, nil, at(1, "x")))).ErrorCode
+	}
+	wantCode(t, "before the partition is there", write(), kerr.NotLeaderForPartition)
+	c.Faults().FailSync(nil)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) { // a poll with a deadline
+		code := write()
+		if code == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the partition is not made: %v", kerr.ErrorForCode(code))
+		}
+	}
+}
+
 func TestFailedMetadataDiskEndsTheBrokerAndSaysWhy(t *testing.T) {
 	faults := disk.WithFaults(disk.NewMemory(time.Now))
 	b, err := broker.New(broker.Config{

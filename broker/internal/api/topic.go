@@ -51,7 +51,8 @@ func (s *Service) leader(topic *cluster.Topic, number, epoch int32) (*partition.
 	}
 	p, ok := s.Logs.Get(ident.TopicPartition{Topic: topic.Name, Partition: number})
 	if !ok {
-		return nil, kerr.KafkaStorageError // its log could not be opened; the log of the broker says why
+		// It is about to be made, or cannot be, of which the broker's log says why.
+		return nil, kerr.NotLeaderForPartition
 	}
 	return p, p.CheckLeader(ident.LeaderEpoch(epoch))
 }

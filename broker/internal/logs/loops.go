@@ -4,12 +4,13 @@ import (
 	"errors"
 	"time"
 
+	"github.com/millrace/millrace/broker/internal/ident"
 	"github.com/millrace/millrace/broker/internal/partition"
 )
 
 const (
-	reopenPauseMin = 100 * time.Millisecond
-	reopenPauseMax = time.Minute
+	retryPauseMin = 100 * time.Millisecond
+	retryPauseMax = time.Minute
 )
 
 // pause waits for d, or until wake is sent on, or the manager closes, which it
@@ -55,35 +56,46 @@ func (m *Manager) ApplyRetention() {
 		if p.Err() != nil {
 			continue
 		}
-		if _, err := p.ApplyRetention(m.cfg.Now()); err != nil {
+		_, err := p.ApplyRetention(m.cfg.Now())
+		if err != nil && !isGone(err) {
 			m.cfg.Logger.Error("retention failed", "partition", p.Name().String(), "cause", err)
 		}
 	}
 }
 
+// isGone reports that a partition was closed or deleted meanwhile.
+func isGone(err error) bool {
+	return errors.Is(err, partition.ErrClosed) || errors.Is(err, partition.ErrDeleted)
+}
+
 // failed is called by a partition whose disk failed. It is opened again, with
 // growing pauses until that works.
 func (m *Manager) failed(p *partition.Partition, _ error) {
+	m.Retry(p.Name(), func() error {
+		err := p.Reopen()
+		if err == nil && m.cfg.Recovered != nil {
+			m.cfg.Recovered(p)
+		}
+		return err
+	})
+}
+
+// Retry calls bring, which is to bring a partition on line, in the background
+// and with growing pauses, until it succeeds, or the partition or the manager
+// was closed.
+func (m *Manager) Retry(tp ident.TopicPartition, bring func() error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
 		return
 	}
-	m.work.Go(func() { m.reopen(p) })
-}
-
-func (m *Manager) reopen(p *partition.Partition) {
-	for wait := reopenPauseMin; m.pause(wait, nil); wait = min(2*wait, reopenPauseMax) {
-		err := p.Reopen()
-		switch {
-		case err == nil:
-			if m.cfg.Recovered != nil {
-				m.cfg.Recovered(p)
+	m.work.Go(func() {
+		for wait := retryPauseMin; m.pause(wait, nil); wait = min(2*wait, retryPauseMax) {
+			err := bring()
+			if err == nil || isGone(err) || errors.Is(err, ErrClosed) {
+				return
 			}
-			return
-		case errors.Is(err, partition.ErrClosed), errors.Is(err, partition.ErrDeleted):
-			return
+			m.cfg.Logger.Error("partition stays off line", "partition", tp.String(), "cause", err)
 		}
-		m.cfg.Logger.Error("partition stays off line", "partition", p.Name().String(), "cause", err)
-	}
+	})
 }
