@@ -178,7 +178,7 @@ func (r *taskRun) checkpoint(now time.Time) state.Checkpoint {
 func (t *thread) commitOffsets(ctx context.Context, running []*taskRun) error {
 	offsets, metadata := map[string]map[int32]kgo.EpochOffset{}, map[string]map[int32]string{}
 	for _, r := range running {
-		for _, p := range r.task.Positions() {
+		for _, p := range r.reached() {
 			in, ok := r.inputs[p.Topic]
 			if !ok || p.Next < 0 || p.Next == in.offset {
 				continue
@@ -233,7 +233,7 @@ func (t *thread) committedOffsets(err error, running []*taskRun, offsets map[str
 	switch {
 	case err == nil:
 		for _, r := range running {
-			for _, p := range r.task.Positions() {
+			for _, p := range r.reached() {
 				if at, ok := offsets[p.Topic][r.id.Partition]; ok {
 					in := r.inputs[p.Topic]
 					in.offset, in.epoch, in.time = at.Offset, at.Epoch, p.Time

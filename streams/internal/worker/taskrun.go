@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/millrace/millrace/streams/internal/task"
@@ -32,12 +31,20 @@ type taskRun struct {
 	restoreErr  error
 	restoring   restoreProgress
 
+	began time.Time
+
 	task *task.Task // nil until restored
 	// positions are where the changelogs are in the stores, as of the last commit or restore.
 	positions map[string]state.Position
-	waitUntil time.Time
 	counted   int64 // records that were reported as processed
+	tended    int64 // records that were processed before the last call of tend
 	committed time.Time
+
+	// looked says that head and lacking are right; see order.go.
+	looked  bool
+	head    task.Head
+	lacking []*input
+	held    bool // waits for another task's input
 }
 
 // restoreProgress is read by status reports while the restore runs.
@@ -45,14 +52,21 @@ type restoreProgress struct{ done, total atomic.Int64 }
 
 // input is one input partition of a task.
 type input struct {
+	topic string
 	// offset and time are what the group has committed: -1 and none if nothing.
 	offset int64
 	epoch  int32
 	time   window.Instant
-	first  int64 // offset of the first record that came, -1 before
-	end    int64 // high watermark of the last fetch, -1 before
+	begin  int64 // where the task began to read, -1 while unknown
+	next   int64 // end of what was fetched, -1 while unknown
+	end    int64 // end of what can be fetched, as of the assignment or the last fetch, -1 while unknown
 	paused bool
-	early  []*kgo.Record // came before the task was restored
+	// recordBytes is about what one record takes, by those that came last.
+	recordBytes int
+	early       []*kgo.Record // came before the task was restored
+	// lackingSince is when other tasks began to wait for the input; passed, that they do not wait for it any more.
+	lackingSince time.Time
+	passed       bool
 }
 
 // assign begins to run the tasks of partitions.
@@ -63,27 +77,33 @@ func (t *thread) assign(ctx context.Context, partitions map[string][]int32) erro
 	ids := t.rt.tasksOf(partitions)
 	t.log.Info("tasks assigned", "tasks", ids)
 	t.client.PauseFetchPartitions(partitions)
-	committed, err := t.fetchCommitted(ctx, slices.Collect(maps.Keys(partitions)))
+	at, err := t.locate(ctx, slices.Collect(maps.Keys(partitions)))
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		if old, ok := t.tasks[id]; ok {
+		old, ok := t.tasks[id]
+		if ok {
 			// More partitions of a task that runs: it begins again, with all of them.
 			if err := t.closeTask(old); err != nil {
 				return err
 			}
 		}
-		t.begin(ctx, id, committed)
+		r := t.begin(ctx, id, at, old)
+		if ok {
+			t.rewind(r)
+		}
 	}
 	return nil
 }
 
-// begin makes a task and restores it, in a goroutine that posts an event at its end.
-func (t *thread) begin(ctx context.Context, id task.ID, committed kadm.OffsetResponses) {
+// begin makes a task and restores it, in a goroutine that posts an event at its end. Old is the task's former run in this
+// thread, if any: where nothing is committed it begins where that began.
+func (t *thread) begin(ctx context.Context, id task.ID, at located, old *taskRun) *taskRun {
 	r := &taskRun{
 		id: id, program: t.rt.program[id.Sub], inputs: map[string]*input{}, restoreDone: make(chan struct{}),
-		out: &output{t: t, id: id, changelogs: map[string]string{}, next: map[string]int64{}},
+		began: t.rt.cfg.Now(),
+		out:   &output{t: t, id: id, changelogs: map[string]string{}, next: map[string]int64{}},
 	}
 	for _, name := range r.program.Sub.Stores {
 		if s, ok := t.rt.cfg.Topology.Store(name); ok && s.Changelog != "" {
@@ -91,11 +111,7 @@ func (t *thread) begin(ctx context.Context, id task.ID, committed kadm.OffsetRes
 		}
 	}
 	for topic := range t.rt.partitionsOf(id) {
-		in := &input{offset: -1, epoch: -1, time: noTime, first: -1, end: -1}
-		if o, ok := committed.Lookup(topic, id.Partition); ok && o.Err == nil && o.At >= 0 {
-			in.offset, in.epoch, in.time = o.At, o.LeaderEpoch, decodeTime(o.Metadata)
-		}
-		r.inputs[topic] = in
+		r.inputs[topic] = t.input(r, topic, at, old)
 	}
 	t.setStarts(r)
 	ctx, r.cancel = context.WithCancel(ctx)
@@ -105,56 +121,7 @@ func (t *thread) begin(ctx context.Context, id task.ID, committed kadm.OffsetRes
 		close(r.restoreDone)
 		t.post(event{kind: restored, restored: r})
 	}()
-}
-
-// fetchCommitted asks the group for the offsets and stream times of topics, until it gets them. When the thread is to stop
-// it returns none: the tasks will not begin.
-func (t *thread) fetchCommitted(ctx context.Context, topics []string) (offsets kadm.OffsetResponses, err error) {
-	err = t.rt.retry(ctx, "reading the group's committed offsets", func(ctx context.Context) error {
-		offsets, err = kadm.NewClient(t.client).FetchOffsetsForTopics(ctx, t.rt.cfg.Topology.Application, topics...)
-		return errors.Join(err, offsets.Error())
-	})
-	if ctx.Err() != nil {
-		return nil, nil
-	}
-	return offsets, err
-}
-
-// setStarts tells kgo where the inputs of a task begin: at the committed offset, or where the source says.
-func (t *thread) setStarts(r *taskRun) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for topic, in := range r.inputs {
-		start := kgo.NewOffset().AtEnd()
-		if in.offset >= 0 {
-			start = kgo.NewOffset().At(in.offset).WithEpoch(in.epoch)
-		} else if r.fromStart(topic) {
-			start = kgo.NewOffset().AtStart()
-		}
-		if t.starts[topic] == nil {
-			t.starts[topic] = map[int32]kgo.Offset{}
-		}
-		t.starts[topic][r.id.Partition] = start
-	}
-}
-
-func (r *taskRun) fromStart(topic string) bool {
-	i := slices.IndexFunc(r.program.Inputs, func(in task.InputSpec) bool { return in.Topic == topic })
-	return i < 0 || r.program.Inputs[i].FromStart
-}
-
-// adjustOffsets is kgo's AdjustFetchOffsetsFn: it runs after the assignment was dealt with.
-func (t *thread) adjustOffsets(_ context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for topic, partitions := range offsets {
-		for p := range partitions {
-			if start, ok := t.starts[topic][p]; ok {
-				partitions[p] = start
-			}
-		}
-	}
-	return offsets, nil
+	return r
 }
 
 // start begins to process a task that was restored.
@@ -180,6 +147,11 @@ func (t *thread) start(r *taskRun) error {
 		r.task.Add(topic, in.early)
 		in.early = nil
 	}
+	for _, p := range r.reached() {
+		// Where a task begins is committed even if nothing comes, so that a source that begins at the end misses nothing
+		// that comes while no process runs.
+		t.committing = t.committing || p.Next >= 0 && p.Next != r.inputs[p.Topic].offset
+	}
 	t.client.ResumeFetchPartitions(t.rt.partitionsOf(r.id))
 	t.report(true)
 	return nil
@@ -200,78 +172,6 @@ func (r *taskRun) times(c state.Checkpoint) map[string]window.Instant {
 		}
 	}
 	return times
-}
-
-// add takes what was fetched of one of the task's partitions.
-func (r *taskRun) add(client *kgo.Client, p kgo.FetchTopicPartition) {
-	in, ok := r.inputs[p.Topic]
-	if !ok {
-		return
-	}
-	in.end = max(in.end, p.HighWatermark)
-	if len(p.Records) == 0 {
-		return
-	}
-	if in.first < 0 {
-		in.first = p.Records[0].Offset
-	}
-	if r.task == nil {
-		in.early = append(in.early, p.Records...)
-		return
-	}
-	r.task.Add(p.Topic, p.Records)
-	// A task that waits for another partition, to take records in order of time, cannot drain this one.
-	if !in.paused && !r.waitUntil.IsZero() && r.task.Buffered(p.Topic) > bufferedMax {
-		in.paused = true
-		client.PauseFetchPartitions(map[string][]int32{p.Topic: {p.Partition}})
-	}
-}
-
-// sated tells whether an input has all the records that may wait, and the task makes headway with them.
-func (r *taskRun) sated() bool {
-	if r.task == nil || !r.waitUntil.IsZero() {
-		return false
-	}
-	for topic := range r.inputs {
-		if r.task.Buffered(topic) > bufferedMax {
-			return true
-		}
-	}
-	return false
-}
-
-// turn processes some records, and the punctuators that are due. It reports whether there was something to do.
-func (r *taskRun) turn(t *thread) (worked bool, err error) {
-	if r.task == nil {
-		return false, nil
-	}
-	before := r.task.Processed()
-	r.waitUntil = time.Time{}
-	for range stepsMax {
-		p, err := r.task.Step()
-		if err != nil {
-			return false, err
-		}
-		if !p.Processed {
-			r.waitUntil = p.WaitUntil
-			break
-		}
-	}
-	worked = r.task.Processed() > before
-	if due, ok := r.task.NextPunctuation(); ok && !t.rt.cfg.Now().Before(due) {
-		if err := r.task.Punctuate(); err != nil {
-			return false, err
-		}
-		t.committing = true
-	}
-	for topic, in := range r.inputs {
-		if in.paused && r.task.Buffered(topic) <= bufferedMax/2 {
-			in.paused = false
-			t.client.ResumeFetchPartitions(map[string][]int32{topic: {r.id.Partition}})
-		}
-	}
-	t.committing = t.committing || worked
-	return worked, nil
 }
 
 // closeTask ends a task, without committing.
@@ -331,27 +231,13 @@ func (t *thread) taskFailed(ctx context.Context, r *taskRun, cause error) error 
 	}
 	partitions := t.rt.partitionsOf(r.id)
 	t.client.PauseFetchPartitions(partitions)
-	committed, err := t.fetchCommitted(ctx, slices.Collect(maps.Keys(partitions)))
+	at, err := t.locate(ctx, slices.Collect(maps.Keys(partitions)))
 	if err != nil {
 		return err
 	}
-	t.rewind(r, committed)
 	t.flushLost(ctx)
-	t.begin(ctx, r.id, committed)
+	t.rewind(t.begin(ctx, r.id, at, r))
 	return nil
-}
-
-// rewind lets kgo fetch a task's inputs again from the committed offsets, or from where the task began.
-func (t *thread) rewind(r *taskRun, committed kadm.OffsetResponses) {
-	offsets := map[string]map[int32]kgo.EpochOffset{}
-	for topic, in := range r.inputs {
-		at := kgo.EpochOffset{Epoch: -1, Offset: in.first}
-		if o, ok := committed.Lookup(topic, r.id.Partition); ok && o.Err == nil && o.At >= 0 {
-			at = kgo.EpochOffset{Epoch: o.LeaderEpoch, Offset: o.At}
-		}
-		offsets[topic] = map[int32]kgo.EpochOffset{r.id.Partition: at}
-	}
-	t.client.SetOffsets(offsets) // skips those that are negative: nothing came of them
 }
 
 // newlyProcessed returns how many records were processed since the last call.
@@ -373,13 +259,13 @@ func (r *taskRun) status(thread int) TaskStatus {
 	if r.task != nil {
 		s.Processed, s.Drops = r.task.Processed(), r.task.Drops()
 		s.ExpiredWrites, s.UncommittedBytes = r.stores.ExpiredWrites(), r.stores.UncommittedBytes()
-		for _, p := range r.task.Positions() {
+		for _, p := range r.reached() {
 			next[p.Topic] = p
 		}
 	}
 	for _, topic := range slices.Sorted(maps.Keys(r.inputs)) {
 		in := r.inputs[topic]
-		i := InputStatus{Topic: topic, Partition: r.id.Partition, Next: -1, Committed: in.offset, End: in.end, Time: int64(in.time)}
+		i := InputStatus{Topic: topic, Partition: r.id.Partition, Next: in.begin, Committed: in.offset, End: in.end, Time: int64(in.time)}
 		if p, ok := next[topic]; ok {
 			i.Next, i.Time = p.Next, int64(p.Time)
 		}

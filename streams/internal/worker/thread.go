@@ -21,10 +21,14 @@ import (
 const (
 	// pollRecordsMax bounds what one poll hands over.
 	pollRecordsMax = 2000
-	// bufferedMax is how many records of an input partition may wait in its task. While a task with more makes headway
-	// nothing is polled, and what was fetched waits in the client. If it waits for another partition, its own is paused.
-	bufferedMax = 4000
-	// stepsMax is how many records of one task are processed before the next has its turn.
+	// bufferedMax and bufferedBytesMax are how many records of an input partition may wait in its task. While a task with
+	// more makes headway nothing is polled, and what was fetched waits in the client. If it waits for another partition,
+	// its own is paused.
+	bufferedMax      = 10_000
+	bufferedBytesMax = 4 << 20
+	// recordOverhead is about what a record takes besides its key and value.
+	recordOverhead = 200
+	// stepsMax is how many records of one sub-topology are processed before the next has its turn.
 	stepsMax = 100
 	// turnMax is how long a thread processes before it looks at its client again.
 	turnMax = 20 * time.Millisecond
@@ -36,6 +40,8 @@ const (
 	stopMax = 30 * time.Second
 	// mendInterval is how long a folder that was restored because it was corrupt must stay right.
 	mendInterval = 10 * time.Minute
+	// readCommitted is the isolation level of the protocol that hides records of open and aborted transactions.
+	readCommitted = 1
 	// eventsMax bounds the queue of events; kgo has one callback at a time, restores as many as there are tasks.
 	eventsMax = 64
 )
@@ -53,8 +59,11 @@ type thread struct {
 	mended     map[task.ID]time.Time // when corrupt folders were removed
 	committed  time.Time
 	committing bool
-	reported   time.Time
-	purged     time.Time
+	heldUntil  time.Time // when a lane that waits for input is to go on without it
+	// readCommitted says that the user's client options hide what is not committed.
+	readCommitted bool
+	reported      time.Time
+	purged        time.Time
 
 	// produceCtx ends when the thread does, or must.
 	produceCtx context.Context
@@ -101,6 +110,7 @@ func newThread(rt *Runtime, index int) (*thread, error) {
 		kgo.AdjustFetchOffsetsFn(t.adjustOffsets),
 		// A partition that lost its committed offset to retention goes on with what there is.
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.KeepControlRecords(),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(newPartitioner()),
 		kgo.AllowAutoTopicCreation(),
@@ -113,6 +123,8 @@ func newThread(rt *Runtime, index int) (*thread, error) {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	t.client = client
+	level, _ := client.OptValue(kgo.FetchIsolationLevel).(int8)
+	t.readCommitted = level == readCommitted
 	return t, nil
 }
 
@@ -277,31 +289,6 @@ func (t *thread) giveUp(tasks map[task.ID]*taskRun) error {
 	return errors.Join(errs...)
 }
 
-// process gives each running task its turns, and tells whether none has anything to do.
-func (t *thread) process(ctx context.Context) (idle bool, err error) {
-	if t.fenced {
-		return true, nil
-	}
-	began := t.rt.cfg.Now()
-	running := t.sorted()
-	for round := 0; ; round++ {
-		worked := false
-		for _, r := range running {
-			did, err := r.turn(t)
-			if err != nil {
-				return false, t.taskFailed(ctx, r, err)
-			}
-			worked = worked || did
-		}
-		if !worked || ctx.Err() != nil {
-			return true, nil
-		}
-		if len(t.events) > 0 || t.uncommitted() > t.uncommittedMax() || t.rt.cfg.Now().Sub(began) > turnMax {
-			return false, nil
-		}
-	}
-}
-
 // poll takes what was fetched; an idle thread waits for it, until an event or the next thing that is due.
 func (t *thread) poll(ctx context.Context, idle bool) error {
 	var fetches kgo.Fetches
@@ -336,7 +323,7 @@ func (t *thread) poll(ctx context.Context, idle bool) error {
 	}
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 		if r := t.taskOf(p.Topic, p.Partition); r != nil {
-			r.add(t.client, p)
+			r.add(t, p)
 		}
 	})
 	return nil
@@ -372,8 +359,9 @@ func (t *thread) untilDue() time.Duration {
 	if t.committing {
 		due = earlier(due, t.committed.Add(t.rt.cfg.CommitInterval))
 	}
+	due = earlier(due, t.heldUntil)
 	for _, r := range t.tasks {
-		due = earlier(due, r.waitUntil)
+		due = earlier(due, r.head.WaitUntil)
 		if r.task != nil {
 			if next, ok := r.task.NextPunctuation(); ok {
 				due = earlier(due, next)
