@@ -44,8 +44,13 @@ import (
 	"github.com/millrace/millrace/broker/internal/wire"
 )
 
-// stopGrace is how long replies may take to go out when a broker stops.
-const stopGrace = 2 * time.Second
+const (
+	// stopGrace is how long replies may take to go out when a broker stops.
+	stopGrace = 2 * time.Second
+	// registerTimeout is how long a start waits for the metadata to take the
+	// broker in, which a full disk holds up.
+	registerTimeout = 30 * time.Second
+)
 
 // Broker is one broker, from [New] to the end of [Broker.Run].
 type Broker struct {
@@ -245,7 +250,9 @@ func (b *Broker) openGroups(cfg Config) (err error) {
 func (b *Broker) applyMetadata(cfg Config) error {
 	b.applier.logs, b.applier.groups = b.logs, b.groups
 	b.unsubscribe = b.node.Subscribe(b.applier.apply)
-	if _, err := b.node.RegisterBroker(context.Background(), b.endpoints); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), registerTimeout)
+	defer cancel()
+	if _, err := b.node.RegisterBroker(ctx, b.endpoints); err != nil {
 		return fmt.Errorf("registering the broker: %w", err)
 	}
 	return nil

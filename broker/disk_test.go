@@ -167,6 +167,32 @@ func TestTornMetadataIsSaidInALine(t *testing.T) {
 	}
 }
 
+func TestStartOnAFullDiskFailsAndSaysSo(t *testing.T) {
+	memory := disk.NewMemory(time.Now)
+	for _, state := range []string{"new", "used"} {
+		faults := disk.WithFaults(memory)
+		faults.SetSpace(10)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := start(t, broker.Config{Disk: broker.DiskOf(faults, "data")})
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, disk.ErrNoSpace) || !strings.Contains(err.Error(), "data/") {
+				t.Errorf("a %s folder on a full disk gives %v; want a file and that there is no space", state, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("a %s folder on a full disk: the start hangs", state)
+		}
+		b, err := broker.New(broker.Config{Disk: broker.DiskOf(disk.WithFaults(memory), "data"), Listen: "127.0.0.1:0"})
+		if err != nil {
+			t.Fatalf("when there is room again: %v", err)
+		}
+		stop(t, b)
+	}
+}
+
 func TestPartitionThatCouldNotBeMadeIsMadeLater(t *testing.T) {
 	c := brokertest.Start(t)
 	client := newClient(t, c)

@@ -117,6 +117,7 @@ func Open(cfg Config) (*Node, error) {
 	if err := n.start(); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
+	n.store.fs.open.Store(true)
 	return n, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -18,6 +19,9 @@ import (
 
 // noSpaceRetry is how long a write waits between two tries on a full disk.
 const noSpaceRetry = 250 * time.Millisecond
+
+// noSpaceLogEvery is at how many tries the log says so again.
+const noSpaceLogEvery = 120
 
 // pebbleFS lets Pebble work on a disk.FS, and stops at the first failure.
 //
@@ -30,13 +34,14 @@ const noSpaceRetry = 250 * time.Millisecond
 // after that goes to memory, so that it finds its files until it is closed.
 // The stores ask for the failure after each write and before they trust it.
 //
-// A full disk is no failure: the write waits for room.
+// A full disk is no failure once the node is open: the write waits for room.
 type pebbleFS struct {
 	under disk.FS
 	log   *slog.Logger
 	after vfs.FS        // what is written after the failure
 	dead  chan struct{} // closed at the failure
 	hurry chan struct{} // closed when nobody waits for room any more
+	open  atomic.Bool   // whether a full disk is waited for
 
 	mu  sync.Mutex
 	err error
@@ -263,13 +268,17 @@ func (f *pebbleFile) Write(b []byte) (int, error) {
 // WriteAt implements vfs.File.
 func (f *pebbleFile) WriteAt(b []byte, at int64) (int, error) {
 	f.fs.change(func() error {
+		tries := 0
 		for rest := b; ; {
 			n, err := f.file.WriteAt(rest, at)
 			if !errors.Is(err, disk.ErrNoSpace) {
 				return err
 			}
 			rest, at = rest[n:], at+int64(n)
-			if !f.fs.waitForSpace(f.name) {
+			if tries++; tries%noSpaceLogEvery == 1 && f.fs.open.Load() {
+				f.fs.log.Error("no space left for the cluster metadata; waiting", "file", f.name)
+			}
+			if !f.fs.waitForSpace() {
 				return err
 			}
 		}
@@ -279,8 +288,10 @@ func (f *pebbleFile) WriteAt(b []byte, at int64) (int, error) {
 
 // waitForSpace waits before a write is tried again; it returns false if it
 // should not be.
-func (p *pebbleFS) waitForSpace(name string) bool {
-	p.log.Error("no space left for the cluster metadata; waiting", "file", name)
+func (p *pebbleFS) waitForSpace() bool {
+	if !p.open.Load() {
+		return false // nobody could stop a start that waits
+	}
 	t := time.NewTimer(noSpaceRetry)
 	defer t.Stop()
 	select {
