@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -123,5 +124,6 @@ func placed(file string, err error) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	pos := at.GetToken().Position
-	return fmt.Errorf("%s:%d:%d: %s\n%s", file, pos.Line, pos.Column, at.GetMessage(), yaml.FormatError(err, false, true))
+	_, excerpt, _ := strings.Cut(yaml.FormatError(err, false, true), "\n") // the first line says the same
+	return fmt.Errorf("%s:%d:%d: %s\n%s", file, pos.Line, pos.Column, at.GetMessage(), strings.TrimRight(excerpt, "\n"))
 }

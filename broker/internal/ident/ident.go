@@ -50,6 +50,9 @@ type TopicID [16]byte
 // String returns the id as Kafka prints it: URL-safe base64 without padding.
 func (id TopicID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
+// MarshalText makes logs and JSON show the id as String does.
+func (id TopicID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
 // IsZero reports whether the id is the zero value, which no topic has.
 func (id TopicID) IsZero() bool { return id == TopicID{} }
 

@@ -88,12 +88,12 @@ type step struct {
 }
 
 func apply(ctx context.Context, s *session, admin *kadm.Client, rest *restClient, p config.Pipeline, dryRun bool) error {
-	steps, err := diffTopics(ctx, admin, p)
-	if err != nil {
-		return err
+	if len(p.Topics)+len(p.Connectors) == 0 {
+		return errors.New("the file names no topics and no connectors")
 	}
+	steps, topicErr := diffTopics(ctx, admin, p)
 	connectors, err := diffConnectors(ctx, rest, p)
-	if err != nil {
+	if err = errors.Join(topicErr, err); err != nil {
 		return err
 	}
 	steps = append(steps, connectors...)
@@ -110,7 +110,7 @@ func apply(ctx context.Context, s *session, admin *kadm.Client, rest *restClient
 
 func printSteps(s *session, steps []step) error {
 	if s.json() {
-		return s.printJSON(slices.Concat([]step{}, steps))
+		return s.printJSON(append([]step{}, steps...))
 	}
 	if len(steps) == 0 {
 		fmt.Fprintln(s.out, "nothing to do: everything is as the file says")
@@ -188,7 +188,10 @@ func changeTopicSteps(ctx context.Context, admin *kadm.Client, name string, want
 	}
 	return append(steps, step{Kind: "topic", Name: name, Action: "change", Detail: detail, do: func(ctx context.Context) error {
 		r, err := admin.AlterTopicConfigs(ctx, changes, name)
-		if err == nil && len(r) == 1 {
+		if err != nil {
+			return fmt.Errorf("changing settings, which this broker may not be able to do: %w", err)
+		}
+		if len(r) == 1 {
 			err = withMessage(r[0].Err, r[0].ErrMessage)
 		}
 		return err
@@ -219,36 +222,50 @@ func diffSettings(ctx context.Context, admin *kadm.Client, name string, want map
 	return changes, detail, nil
 }
 
+// diffConnectors compares every connector, so that all mistakes are told at once.
 func diffConnectors(ctx context.Context, rest *restClient, p config.Pipeline) ([]step, error) {
 	var steps []step
+	var mistakes []error
 	for _, name := range slices.Sorted(maps.Keys(p.Connectors)) {
-		want := p.Connectors[name]
-		var have map[string]string
-		err := rest.call(ctx, http.MethodGet, nil, &have, "connectors", name, "config")
-		if err != nil && !isNotFound(err) {
-			return nil, err
+		st, err := diffConnector(ctx, rest, name, p.Connectors[name])
+		mistakes = append(mistakes, err)
+		if st != nil {
+			steps = append(steps, *st)
 		}
-		if err == nil && len(settingsDiff(have, want)) == 0 {
-			continue
-		}
-		action := "change"
-		if err != nil {
-			action = "create"
-		}
-		detail, err := checked(ctx, rest, name, have, want)
-		if err != nil {
-			return nil, err
-		}
-		steps = append(steps, step{Kind: "connector", Name: name, Action: action, Detail: detail, do: func(ctx context.Context) error {
-			return rest.call(ctx, http.MethodPut, want, nil, "connectors", name, "config")
-		}})
 	}
-	return steps, nil
+	return steps, errors.Join(mistakes...)
+}
+
+// diffConnector returns nil if the connector is as it should be.
+func diffConnector(ctx context.Context, rest *restClient, name string, want map[string]string) (*step, error) {
+	var have map[string]string
+	err := rest.call(ctx, http.MethodGet, nil, &have, "connectors", name, "config")
+	missing := isNotFound(err)
+	if err != nil && !missing {
+		return nil, err
+	}
+	if !missing && len(settingsDiff(have, want)) == 0 {
+		return nil, nil
+	}
+	action := "change"
+	if missing {
+		action = "create"
+	}
+	detail, err := checked(ctx, rest, name, have, want)
+	if err != nil {
+		return nil, err
+	}
+	return &step{Kind: "connector", Name: name, Action: action, Detail: detail, do: func(ctx context.Context) error {
+		return rest.call(ctx, http.MethodPut, want, nil, "connectors", name, "config")
+	}}, nil
 }
 
 // checked has the worker check a configuration before anything is changed, and
 // returns the differences with the values of secrets hidden.
 func checked(ctx context.Context, rest *restClient, name string, have, want map[string]string) ([]string, error) {
+	if want[config.Class] == "" {
+		return nil, fmt.Errorf("connector %s: %s is missing: it says which connector to run, such as file-source", name, config.Class)
+	}
 	var v connect.Validation
 	if err := rest.call(ctx, http.MethodPut, want, &v, "connector-plugins", want[config.Class], "config", "validate"); err != nil {
 		return nil, fmt.Errorf("connector %s: %w", name, err)

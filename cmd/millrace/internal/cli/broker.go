@@ -56,7 +56,7 @@ func (b *brokerFlags) brokerConfig(s *session, defaults map[string]string) (brok
 
 // ready is printed once what was started serves.
 type ready struct {
-	Kafka   string `json:"kafka"`
+	Kafka   string `json:"kafka,omitempty"`
 	Connect string `json:"connect,omitempty"`
 	Data    string `json:"data,omitempty"`
 }

@@ -75,6 +75,8 @@ MILLRACE_BROKERS (default localhost:9092); any Kafka cluster will do.`,
 		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.Version = currentVersion().Version
+	root.SetVersionTemplate("millrace {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().VarP(&s.format, "output", "o", "how results are printed: text or json")
 	root.PersistentFlags().Var(&s.logLevel, "log-level", "what is logged to stderr: debug, info, warn or error")

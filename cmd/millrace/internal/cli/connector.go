@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/connect"
+	"github.com/millrace/millrace/connect/config"
 )
 
 func newConnector(s *session) *cobra.Command {
@@ -161,6 +162,9 @@ func newConnectorValidate(s *session, rest *restClient) *cobra.Command {
 			settings, err := settingsOf(pairs)
 			if err != nil {
 				return err
+			}
+			if settings[config.Name] == "" {
+				settings[config.Name] = args[0] // what is not created needs no name
 			}
 			var v connect.Validation
 			if err := rest.call(cmd.Context(), http.MethodPut, settings, &v, "connector-plugins", args[0], "config", "validate"); err != nil {

@@ -41,6 +41,9 @@ value_base64 instead. A record without a value (a tombstone) has "value": null.`
 		Args: oneArg("topic"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.topic = args[0]
+			if o.count < 0 {
+				return usagef("--count %d: expected 0 for no limit, or more", o.count)
+			}
 			return consume(cmd, s, conn, o)
 		},
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/millrace/millrace/broker"
@@ -146,7 +147,10 @@ func (d *demoRun) setUp(ctx context.Context) error {
 		demoInput: nil, "access-log.dead": nil,
 		"page-views": {"cleanup.policy": &compact}, "visits": {"cleanup.policy": &compact},
 	} {
-		if _, err := d.admin.CreateTopic(ctx, demoPartitions, 1, configs, topic); err != nil {
+		_, err := d.admin.CreateTopic(ctx, demoPartitions, 1, configs, topic)
+		if errors.Is(err, kerr.TopicAlreadyExists) {
+			return fmt.Errorf("%s holds an earlier run: name another folder with --dir", d.dir)
+		} else if err != nil {
 			return fmt.Errorf("creating topic %s: %w", topic, err)
 		}
 	}

@@ -34,6 +34,13 @@ func (d *demoRun) report(ctx context.Context) error {
 	}
 	defer db.Close()
 	result := demoResult{Database: d.database(), Lines: d.lines(), Folder: d.dir, Seconds: time.Since(d.began).Seconds()}
+	var tables int
+	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master WHERE name IN ('page_views', 'visits')").Scan(&tables); err != nil {
+		return fmt.Errorf("reading the results: %w", err)
+	}
+	if tables < 2 {
+		return fmt.Errorf("%s holds no page views by people: is it an access log in the combined format?", d.input)
+	}
 	if result.Pages, err = topPages(ctx, db); err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func describeGroups(ctx context.Context, admin *kadm.Client, names []string) ([]
 }
 
 func printGroup(s *session, g groupDescription) error {
-	fmt.Fprintf(s.out, "%s  %s, %d members, lag %d\n\n", g.Group, g.State, g.Members, g.Lag)
+	fmt.Fprintf(s.out, "%s  %s, %s, lag %d\n\n", g.Group, g.State, counted(g.Members, "member"), g.Lag)
 	var cells [][]string
 	for _, r := range g.Offsets {
 		committed := strconv.FormatInt(r.Committed, 10)

@@ -2,11 +2,15 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/millrace/connect/config"
+	"github.com/millrace/millrace/connect/convert"
 	"github.com/millrace/millrace/connect/host"
 	"github.com/millrace/millrace/sdk/connector"
 )
@@ -17,6 +21,13 @@ func newPlugin(s *session) *cobra.Command {
 
 // newHost makes a host of the bundled plugins and those in folders.
 func newHost(s *session, dirs []string) (*host.Host, error) {
+	for _, dir := range dirs {
+		if info, err := os.Stat(dir); err != nil {
+			return nil, fmt.Errorf("looking into --plugin-dir: %w", err)
+		} else if !info.IsDir() {
+			return nil, fmt.Errorf("--plugin-dir %s is a file; expected a folder", dir)
+		}
+	}
 	return host.New(host.Config{Bundled: bundled(), Dirs: dirs, Log: s.logger(), LogLevel: s.logLevel.Level})
 }
 
@@ -67,7 +78,7 @@ func newPluginShow(s *session) *cobra.Command {
 	var dirs []string
 	cmd := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show the settings of a plugin",
+		Short: "Show the settings of a plugin, or of a connector class such as file-sink",
 		Args:  oneArg("plugin's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h, err := newHost(s, dirs)
@@ -75,6 +86,9 @@ func newPluginShow(s *session) *cobra.Command {
 				return err
 			}
 			p, err := h.Plugin(cmd.Context(), args[0])
+			if base := pluginOfClass(args[0]); errors.Is(err, host.ErrUnknownPlugin) && base != args[0] {
+				p, err = h.Plugin(cmd.Context(), base)
+			}
 			if err != nil {
 				return err
 			}
@@ -83,10 +97,10 @@ func newPluginShow(s *session) *cobra.Command {
 			}
 			fmt.Fprintf(s.out, "%s %s: %s\n", p.Name, p.Version, p.Spec.Doc)
 			if p.HasSource {
-				printFields(s, p.Name+"-source", p.Spec.Source)
+				printFields(s, p.Name+"-source", p.Spec.Source, config.Fields(config.Source, convert.Names))
 			}
 			if p.HasSink {
-				printFields(s, p.Name+"-sink", p.Spec.Sink)
+				printFields(s, p.Name+"-sink", p.Spec.Sink, config.Fields(config.Sink, convert.Names))
 			}
 			return nil
 		},
@@ -95,8 +109,20 @@ func newPluginShow(s *session) *cobra.Command {
 	return cmd
 }
 
-func printFields(s *session, class string, fields []connector.Field) {
+// pluginOfClass is the plugin's name in a connector.class such as file-sink.
+func pluginOfClass(class string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(class, "-source"), "-sink")
+}
+
+func printFields(s *session, class string, own, common []connector.Field) {
 	fmt.Fprintf(s.out, "\nSettings of %s:\n", class)
+	printFieldList(s, own)
+	kind := class[strings.LastIndex(class, "-")+1:]
+	fmt.Fprintf(s.out, "\nSettings of every %s:\n", kind)
+	printFieldList(s, common)
+}
+
+func printFieldList(s *session, fields []connector.Field) {
 	for _, f := range fields {
 		about := string(f.Type)
 		switch {

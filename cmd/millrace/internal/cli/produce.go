@@ -17,6 +17,10 @@ import (
 // cannot take all memory. It is above the broker's default limit of a record.
 const lineBytesMax = 16 << 20
 
+// recordBytesMax is the default of Kafka's message.max.bytes, so that it is the
+// broker that says when a record is too large for a topic.
+const recordBytesMax = 1<<20 + 12
+
 type produceOptions struct {
 	topic       string
 	separator   string
@@ -53,7 +57,7 @@ func (o *produceOptions) clientOptions() ([]kgo.Opt, error) {
 	if !ok {
 		return nil, usagef("--compression %q is none of none, gzip, snappy, lz4, zstd", o.compression)
 	}
-	opts := []kgo.Opt{kgo.ProducerBatchCompression(codec), kgo.AllowAutoTopicCreation()}
+	opts := []kgo.Opt{kgo.ProducerBatchCompression(codec), kgo.AllowAutoTopicCreation(), kgo.ProducerBatchMaxBytes(recordBytesMax)}
 	if o.partition >= 0 {
 		opts = append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	}
@@ -76,17 +80,18 @@ func produce(cmd *cobra.Command, s *session, conn *connection, o *produceOptions
 	}
 	defer client.Close()
 	var acks acknowledgements
-	if err := sendLines(cmd.Context(), s.in, client, o, headers, &acks); err != nil {
-		return err
-	}
+	sendErr := sendLines(cmd.Context(), s.in, client, o, headers, &acks)
 	if err := client.Flush(cmd.Context()); err != nil {
 		return fmt.Errorf("waiting for acknowledgements: %w", err)
 	}
 	count, err := acks.result()
 	if err != nil {
-		return fmt.Errorf("sending to %s: %w (%d records were acknowledged)", o.topic, err, count)
+		sendErr = fmt.Errorf("sending to %s: %w", o.topic, err)
 	}
-	return s.result(map[string]any{"topic": o.topic, "records": count}, "sent %d records to %s", count, o.topic)
+	if sendErr != nil {
+		return fmt.Errorf("%w (%s acknowledged)", sendErr, counted(count, "record"))
+	}
+	return s.result(map[string]any{"topic": o.topic, "records": count}, "sent %s to %s", counted(count, "record"), o.topic)
 }
 
 func sendLines(ctx context.Context, in io.Reader, client *kgo.Client, o *produceOptions, headers []kgo.RecordHeader, acks *acknowledgements) error {
@@ -108,8 +113,8 @@ func sendLines(ctx context.Context, in io.Reader, client *kgo.Client, o *produce
 			record.Key, record.Value = []byte(key), []byte(value)
 		}
 		client.Produce(ctx, record, acks.add)
-		if err := acks.failure(); err != nil {
-			return fmt.Errorf("sending to %s: %w", o.topic, err)
+		if acks.failure() != nil {
+			return nil // the caller tells it
 		}
 	}
 }

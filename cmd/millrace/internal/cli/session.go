@@ -92,6 +92,14 @@ func (s *session) result(v any, format string, args ...any) error {
 	return err
 }
 
+// counted writes a number with its noun: "1 record", "2 records".
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
 // table prints rows under a header, columns aligned; with --output json it
 // prints v instead, which holds the same as data.
 func (s *session) table(v any, header []string, rows [][]string) error {

@@ -69,7 +69,7 @@ func createTopics(cmd *cobra.Command, s *session, admin *kadm.Client, names []st
 	for _, r := range responses.Sorted() {
 		switch {
 		case r.Err == nil:
-			err = s.result(created{Topic: r.Topic, ID: topicID(r.ID), Partitions: r.NumPartitions}, "created %s with %d partitions", r.Topic, r.NumPartitions)
+			err = s.result(created{Topic: r.Topic, ID: topicID(r.ID), Partitions: r.NumPartitions}, "created %s with %s", r.Topic, counted(int(r.NumPartitions), "partition"))
 		case ifMissing && errors.Is(r.Err, kerr.TopicAlreadyExists):
 			err = s.result(created{Topic: r.Topic, Existed: true}, "%s was there already", r.Topic)
 		default:
@@ -83,13 +83,23 @@ func createTopics(cmd *cobra.Command, s *session, admin *kadm.Client, names []st
 // topicID prints an id as Kafka's tools do.
 func topicID(id kadm.TopicID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
-// withMessage adds the broker's own words to a protocol error.
+// withMessage puts the broker's own words in the place of the general ones of
+// a protocol error; errors.Is still finds that.
 func withMessage(err error, message string) error {
-	if message == "" {
+	var code *kerr.Error
+	if err == nil || message == "" || !errors.As(err, &code) {
 		return err
 	}
-	return fmt.Errorf("%s: %w", message, err)
+	return &brokerError{code, strings.TrimSuffix(message, ".")}
 }
+
+type brokerError struct {
+	code    *kerr.Error
+	message string
+}
+
+func (e *brokerError) Error() string { return e.message + " (" + e.code.Message + ")" }
+func (e *brokerError) Unwrap() error { return e.code }
 
 // parseSettings reads NAME=VALUE pairs.
 func parseSettings(pairs []string) (map[string]*string, error) {
