@@ -112,7 +112,7 @@ func (w *Worker) Delete(ctx context.Context, name string) error {
 		return fmt.Errorf("deleting connector %s: %w", name, err)
 	}
 	if w.tasks(name) == nil {
-		w.statuses.forget(ctx, name) // it did not run, so nothing ends
+		w.statuses.forget(name) // it did not run, so nothing ends
 	}
 	return nil
 }

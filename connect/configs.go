@@ -133,7 +133,7 @@ func (c *configs) put(ctx context.Context, key string, value any) error {
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", key, err)
 	}
-	if err := c.table.Put(ctx, []byte(key), text); err != nil {
+	if err := c.table.Put(ctx, table.Entry{Key: []byte(key), Value: text}); err != nil {
 		return err
 	}
 	return c.table.Sync(ctx)
@@ -142,10 +142,8 @@ func (c *configs) put(ctx context.Context, key string, value any) error {
 // remove deletes a connector. The target state goes second: a connector that
 // has none is a running one, so the other order could start it for a moment.
 func (c *configs) remove(ctx context.Context, name string) error {
-	for _, key := range []string{connectorPrefix + name, targetPrefix + name} {
-		if err := c.table.Put(ctx, []byte(key), nil); err != nil {
-			return err
-		}
+	if err := c.table.Put(ctx, table.Entry{Key: []byte(connectorPrefix + name)}, table.Entry{Key: []byte(targetPrefix + name)}); err != nil {
+		return err
 	}
 	return c.table.Sync(ctx)
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/millrace/millrace/broker/brokertest"
 )
 
 // produce writes values to a topic, in order, to partition 0.
@@ -64,5 +66,45 @@ func TestAcceptedRecordsOfADeadSinkComeAgain(t *testing.T) {
 	b.stop() // flushes
 	if got := unique(b.lines("out")); !slices.Equal(got, counted(60)) {
 		t.Errorf("the file has %d different lines, want the 60 in order: %v", len(got), got)
+	}
+}
+
+// A broker that is away for a while costs time, and nothing else.
+func TestBrokerThatIsAwayFailsNoTask(t *testing.T) {
+	for how, crash := range map[string]func(*brokertest.Cluster){
+		"killed":    (*brokertest.Cluster).Kill,
+		"power cut": func(c *brokertest.Cluster) { c.CutPower(1) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			b := newBench(t)
+			b.source("in", 3000)
+			b.sink("out", "numbers")
+			b.await("some lines", func() bool { return len(b.lines("out")) > 200 })
+			crash(b.cluster)
+			time.Sleep(3 * time.Second) // long enough for clients to notice, and to give up if they do
+			b.cluster.Start()
+			b.awaitTask("in", Completed)
+			b.await("the last line", func() bool { return slices.Contains(b.lines("out"), "2999") })
+			if got := unique(b.lines("out")); !slices.Equal(got, counted(3000)) {
+				t.Errorf("the file has %d different lines, want the 3000 in order", len(got))
+			}
+			if s := b.awaitTask("out", Running); s.Trace != "" {
+				t.Errorf("the sink still reports %q", s.Trace)
+			}
+		})
+	}
+}
+
+// However the cluster is, a worker stops in bounded time.
+func TestWorkerStopsWhileTheBrokerIsAway(t *testing.T) {
+	b := newBench(t)
+	b.source("in", 0)
+	b.sink("out", "numbers")
+	b.await("some lines", func() bool { return len(b.lines("out")) > 200 })
+	b.cluster.Kill()
+	begun := time.Now()
+	b.stop()
+	if took := time.Since(begun); took > 2*stopTimeout {
+		t.Errorf("stopping took %v", took)
 	}
 }

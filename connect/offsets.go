@@ -29,7 +29,7 @@ type (
 		Partition string `json:"partition"`
 	}
 	sourcePosition struct {
-		Position string `json:"position"`
+		Position *string `json:"position"`
 	}
 )
 
@@ -42,42 +42,52 @@ func (o *offsets) apply(key, value []byte) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var position sourcePosition
-	if value == nil || json.Unmarshal(value, &position) != nil {
+	if value == nil {
 		delete(o.byID[name], partition.Partition)
 		return
+	}
+	var position sourcePosition
+	if json.Unmarshal(value, &position) != nil || position.Position == nil {
+		return // not ours either: it must not send a source back to its beginning
 	}
 	if o.byID[name] == nil {
 		o.byID[name] = map[string]string{}
 	}
-	o.byID[name][partition.Partition] = position.Position
+	o.byID[name][partition.Partition] = *position.Position
 }
 
-// of returns the positions of a connector's source partitions, as a copy.
-func (o *offsets) of(name string) map[string]string {
+// of returns the positions of a connector's source partitions, as a copy, all
+// those included that were stored before the call: a task that is started anew
+// must not resume at older ones.
+func (o *offsets) of(ctx context.Context, name string) (map[string]string, error) {
+	if err := o.table.Sync(ctx); err != nil {
+		return nil, fmt.Errorf("looking up the positions of %s: %w", name, err)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	positions := maps.Clone(o.byID[name])
 	if positions == nil {
 		positions = map[string]string{}
 	}
-	return positions
+	return positions, nil
 }
 
 // store writes positions; they are durable when it returns nil.
 func (o *offsets) store(ctx context.Context, name string, positions map[string]string) error {
+	entries := make([]table.Entry, 0, len(positions))
 	for partition, position := range positions {
 		key, err := json.Marshal([]any{name, sourcePartition{partition}})
 		if err != nil {
 			return fmt.Errorf("encoding a source partition of %s: %w", name, err)
 		}
-		value, err := json.Marshal(sourcePosition{position})
+		value, err := json.Marshal(sourcePosition{&position})
 		if err != nil {
 			return fmt.Errorf("encoding a source position of %s: %w", name, err)
 		}
-		if err := o.table.Put(ctx, key, value); err != nil {
-			return fmt.Errorf("storing the position of %s: %w", name, err)
-		}
+		entries = append(entries, table.Entry{Key: key, Value: value})
+	}
+	if err := o.table.Put(ctx, entries...); err != nil {
+		return fmt.Errorf("storing the position of %s: %w", name, err)
 	}
 	return nil
 }

@@ -27,23 +27,26 @@ func (t *task) runSource(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	rules := &ruleBook{}
 	client, err := t.worker.client(kgo.AllowAutoTopicCreation(), kgo.ProducerBatchCompression(kgo.Lz4Compression(), kgo.NoCompression()),
-		kgo.RecordPartitioner(keyOrGiven{}), kgo.MaxBufferedRecords(batchesInFlight*20_000))
+		kgo.RecordPartitioner(keyOrGiven{}), kgo.MaxBufferedRecords(batchesInFlight*20_000),
+		kgo.ProducerBatchMaxBytesFn(rules.batchBytesMax), kgo.AllowIdempotentProduceCancellation())
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	cfg, stopReports, err := t.hostConfig(ctx)
+	cfg, err := t.hostConfig()
 	if err != nil {
 		return err
 	}
-	defer stopReports()
-	cfg.Resume = t.worker.offsets.of(t.connector)
+	if cfg.Resume, err = t.worker.offsets.of(ctx, t.connector); err != nil {
+		return err
+	}
 	plugin, err := t.worker.cfg.Host.OpenSource(cfg)
 	if err != nil {
 		return err
 	}
-	source := &sourceTask{task: t, plugin: plugin, client: client, key: key, value: value, topic: t.settings[config.Topic]}
+	source := &sourceTask{task: t, plugin: plugin, client: client, rules: rules, key: key, value: value, topic: t.settings[config.Topic]}
 	return errors.Join(source.run(ctx), closePlugin(ctx, plugin.Close))
 }
 
@@ -53,11 +56,10 @@ func (t *task) runSink(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg, stopReports, err := t.hostConfig(ctx)
+	cfg, err := t.hostConfig()
 	if err != nil {
 		return err
 	}
-	defer stopReports()
 	cfg.Topics = t.topics()
 	plugin, err := t.worker.cfg.Host.OpenSink(cfg)
 	if err != nil {
@@ -75,31 +77,32 @@ func (t *task) runSink(ctx context.Context) error {
 	}
 }
 
-// hostConfig describes the task to the host. The returned function ends the
-// reports of the process's state; call it after the plugin was closed.
-func (t *task) hostConfig(ctx context.Context) (host.TaskConfig, func(), error) {
+// hostConfig describes the task to the host.
+func (t *task) hostConfig() (host.TaskConfig, error) {
 	dir := t.stateDir()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return host.TaskConfig{}, nil, fmt.Errorf("making the task's folder: %w", err)
+		return host.TaskConfig{}, fmt.Errorf("making the task's folder: %w", err)
 	}
-	onStatus, stop := t.reportProcess(ctx)
 	return host.TaskConfig{
 		Plugin: t.class.name, Connector: t.connector, Task: t.number, StateDir: dir,
-		Settings: config.Own(t.settings, t.class.kind), OnStatus: onStatus,
-	}, stop, nil
+		Settings: config.Own(t.settings, t.class.kind), OnStatus: t.reportProcess,
+	}, nil
 }
 
 // consume is one membership in the connector's consumer group.
 func (t *task) consume(ctx context.Context, sink *sinkTask, topics []string) error {
 	client, err := t.worker.client(kgo.ConsumerGroup(sinkGroup(t.connector)), kgo.ConsumeTopics(topics...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
+		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.AllowIdempotentProduceCancellation(),
 		kgo.OnPartitionsRevoked(sink.revoked), kgo.OnPartitionsLost(sink.lost))
 	if err != nil {
 		return err
 	}
-	defer client.CloseAllowingRebalance()
+	working, cancel := lingering(ctx, stopTimeout)
+	defer cancel()
+	defer leave(working, client)
 	sink.client = client
+	sink.working = working
 	if topic := t.settings[config.DeadLetters]; topic != "" {
 		sink.dead = &deadLetters{client: client, topic: topic, headers: t.settings[config.DeadHeaders] != "false", connector: t.connector, task: t.number}
 		replication, err := strconv.ParseInt(t.settings[config.DeadReplicas], 10, 16)
@@ -111,6 +114,16 @@ func (t *task) consume(ctx context.Context, sink *sinkTask, topics []string) err
 		}
 	}
 	return sink.run(ctx)
+}
+
+// leave closes a client that is in a group. With no broker to take its leave
+// it does not wait for long: the group notices by itself.
+func leave(ctx context.Context, client *kgo.Client) {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	client.AllowRebalance()
+	_ = client.LeaveGroupContext(ctx) // Close says so too, and the same
+	client.Close()
 }
 
 func (t *task) topics() []string {

@@ -49,7 +49,7 @@ func (r *runner) run(ctx context.Context) {
 	if err != nil {
 		if ctx.Err() == nil {
 			r.log.Error("connector failed to start", "err", err)
-			r.report(ctx, Failed, err)
+			r.report(Failed, err)
 		}
 		<-ctx.Done()
 		return
@@ -57,13 +57,13 @@ func (r *runner) run(ctx context.Context) {
 	r.mu.Lock()
 	r.tasks = tasks
 	r.mu.Unlock()
-	r.report(ctx, r.activeState(), nil)
+	r.worker.statuses.update(connectorKey(r.name), func(Status) Status { return newStatus(r.activeState(), nil) })
 	var running sync.WaitGroup
 	for _, t := range tasks {
 		running.Go(func() { t.loop(ctx) })
 	}
 	running.Wait()
-	r.report(ctx, Unassigned, nil)
+	r.report(Unassigned, nil)
 }
 
 func (r *runner) activeState() State {
@@ -73,8 +73,8 @@ func (r *runner) activeState() State {
 	return Running
 }
 
-func (r *runner) report(ctx context.Context, state State, cause error) {
-	r.worker.statuses.set(ctx, connectorKey(r.name), state, cause)
+func (r *runner) report(state State, cause error) {
+	r.worker.statuses.set(connectorKey(r.name), state, cause)
 }
 
 // split checks the configuration once more (it may come from a topic that
@@ -108,16 +108,18 @@ func (r *runner) split(ctx context.Context) ([]*task, error) {
 }
 
 // setPaused pauses or resumes, and reports it.
-func (r *runner) setPaused(ctx context.Context, paused bool) {
+func (r *runner) setPaused(paused bool) {
 	if !r.gate.set(paused) {
 		return
 	}
-	r.report(ctx, r.activeState(), nil)
-	for _, t := range r.taskList() {
-		// A task that has failed or completed stays so.
-		if s := t.status().State; s == Running || s == Paused {
-			t.report(ctx, t.activeState(), nil)
+	r.worker.statuses.update(connectorKey(r.name), func(s Status) Status {
+		if s.State == Running || s.State == Paused { // not one that failed to start
+			s.State = r.activeState()
 		}
+		return s
+	})
+	for _, t := range r.taskList() {
+		t.reportGate()
 	}
 }
 

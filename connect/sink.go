@@ -27,6 +27,9 @@ type sinkTask struct {
 	client     *kgo.Client
 	key, value convert.Converter
 	dead       *deadLetters
+	// working outlasts a stop by [stopTimeout], for what is better brought to
+	// its end; it ends with the membership.
+	working    context.Context
 	isTroubled bool // reading has failed, and no record has come since
 
 	// mu lets one goroutine commit at a time: a rebalance commits too, from
@@ -48,10 +51,21 @@ func sinkGroup(connector string) string { return "connect-" + connector }
 // batch is in hand; see revoked. After a stop the batch in hand is still
 // written and committed, so that a clean stop leaves nothing to come twice.
 func (t *sinkTask) run(ctx context.Context) error {
-	working, cancel := lingering(ctx, stopTimeout)
-	defer cancel()
+	err := t.work(ctx)
+	// After an error too: what was written before it need not come again.
+	if commitErr := t.commit(t.working); err == nil {
+		err = commitErr
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	return err
+}
+
+// work returns nil when ctx ends.
+func (t *sinkTask) work(ctx context.Context) error {
 	for ctx.Err() == nil {
-		err := t.pollAndWrite(ctx, working)
+		err := t.pollAndWrite(ctx)
 		if errors.Is(err, host.ErrRewind) {
 			t.lose(err) // before a rebalance can commit what was lost
 		}
@@ -60,7 +74,7 @@ func (t *sinkTask) run(ctx context.Context) error {
 			return err
 		}
 		if t.gate.isPaused() {
-			if err := t.commit(working); err != nil {
+			if err := t.commit(t.working); err != nil {
 				return err
 			}
 			if t.gate.pass(ctx) != nil {
@@ -68,19 +82,16 @@ func (t *sinkTask) run(ctx context.Context) error {
 			}
 		}
 	}
-	if err := t.commit(working); err != nil {
-		return err
-	}
-	return ctx.Err()
+	return nil
 }
 
-func (t *sinkTask) pollAndWrite(ctx, working context.Context) error {
+func (t *sinkTask) pollAndWrite(ctx context.Context) error {
 	records, err := t.poll(ctx)
 	if err == nil && len(records) > 0 {
-		err = t.writeAll(working, records)
+		err = t.writeAll(t.working, records)
 	}
 	if err == nil && t.isDue() {
-		err = t.commit(working)
+		err = t.commit(t.working)
 	}
 	return err
 }
@@ -105,13 +116,13 @@ func (t *sinkTask) poll(ctx context.Context) ([]*kgo.Record, error) {
 			// that the group has dropped: the client tries again by itself.
 			t.log.Warn("reading is being tried again", "err", err)
 			t.isTroubled = true
-			t.report(ctx, t.activeState(), err)
+			t.reportActive(err)
 		}
 	}
 	records := fetches.Records()
 	if len(records) > 0 && t.isTroubled {
 		t.isTroubled = false
-		t.report(ctx, t.activeState(), nil)
+		t.reportActive(nil)
 	}
 	return records, nil
 }
@@ -293,10 +304,8 @@ func (t *sinkTask) lose(err error) {
 // before the partitions go to another member, so that it need not write again
 // what this one has written. If records turn out to be lost, the next commit
 // of run says so.
-func (t *sinkTask) revoked(ctx context.Context, _ *kgo.Client, revoked map[string][]int32) {
-	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
-	defer cancel()
-	if err := t.commit(ctx); err != nil {
+func (t *sinkTask) revoked(_ context.Context, _ *kgo.Client, revoked map[string][]int32) {
+	if err := t.commit(t.working); err != nil && t.working.Err() == nil {
 		t.log.Warn("committing before a rebalance failed; the records will be written again", "err", err)
 	}
 	t.forget(revoked)

@@ -26,6 +26,7 @@ type sourceTask struct {
 	*task
 	plugin     *host.Source
 	client     *kgo.Client
+	rules      *ruleBook // of topics, as the client knows them too
 	key, value convert.Converter
 	topic      string
 
@@ -62,16 +63,18 @@ func (e *sendError) Unwrap() error { return e.err }
 func (t *sourceTask) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	sending, giveUp := lingering(ctx, stopTimeout)
+	defer giveUp()
 	flying := make(chan *sent, batchesInFlight)
 	settled := make(chan struct{})
 	var settleErr error
 	go func() {
 		defer close(settled)
-		if settleErr = t.settle(ctx, flying); settleErr != nil {
+		if settleErr = t.settle(sending, flying); settleErr != nil {
 			cancel(settleErr) // ends the reader, which may be waiting in Read
 		}
 	}()
-	err := t.read(ctx, flying, settled)
+	err := t.read(ctx, sending, flying, settled)
 	close(flying)
 	<-settled
 	switch {
@@ -83,7 +86,9 @@ func (t *sourceTask) run(ctx context.Context) error {
 	return err
 }
 
-func (t *sourceTask) read(ctx context.Context, flying chan<- *sent, settled <-chan struct{}) error {
+// read passes the gate before and after it waits for records: a connector that
+// was paused meanwhile sends nothing. sending outlasts ctx for a while.
+func (t *sourceTask) read(ctx, sending context.Context, flying chan<- *sent, settled <-chan struct{}) error {
 	for {
 		if err := t.gate.pass(ctx); err != nil {
 			return err
@@ -91,7 +96,10 @@ func (t *sourceTask) read(ctx context.Context, flying chan<- *sent, settled <-ch
 		batch, readErr := t.plugin.Read(ctx)
 		t.noteProgress()
 		if batch != nil && batch.Len() > 0 {
-			b, err := t.send(ctx, batch)
+			if err := t.gate.pass(ctx); err != nil {
+				return err // their positions are not stored, so they come again
+			}
+			b, err := t.send(sending, batch)
 			select {
 			case flying <- b:
 			case <-settled: // it has failed, and says why
@@ -114,7 +122,9 @@ func (t *sourceTask) noteProgress() {
 }
 
 // send hands a batch to the client, which keeps its order in each partition.
-// After an error the batch ends before the record that it is about.
+// After an error the batch ends before the record that it is about. When ctx
+// ends, what has no answer yet is given up: it may have been written all the
+// same, and will be sent again.
 func (t *sourceTask) send(ctx context.Context, batch *connector.Batch) (*sent, error) {
 	b := &sent{positions: map[string]string{}, done: make(chan struct{})}
 	b.pending.Store(1) // held by this function, so that done is closed once
@@ -122,9 +132,11 @@ func (t *sourceTask) send(ctx context.Context, batch *connector.Batch) (*sent, e
 	for i, r := range batch.Rows() {
 		record, err := t.record(r)
 		if err == nil {
+			err = t.rules.of(ctx, t.client, record.Topic).check(record)
+		}
+		if err == nil {
 			b.pending.Add(1)
-			// A record that is cancelled may have been written all the same.
-			t.client.Produce(context.WithoutCancel(ctx), record, t.answered(b))
+			t.client.Produce(ctx, record, t.answered(b))
 		} else if err := t.tolerate(fmt.Errorf("record %d at %s of %s: %w", i, r.Origin.Position, r.Origin.Partition, err)); err != nil {
 			return b, err
 		}
@@ -134,12 +146,12 @@ func (t *sourceTask) send(ctx context.Context, batch *connector.Batch) (*sent, e
 	return b, nil
 }
 
-// answered notes the outcome of one record. A record that no broker will ever
-// take is a bad record; anything else fails the task.
+// answered notes the outcome of one record. A topic that cannot be makes it a
+// bad record; anything else fails the task, as it is about a whole batch.
 func (t *sourceTask) answered(b *sent) func(*kgo.Record, error) {
 	return func(r *kgo.Record, err error) {
-		if errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.InvalidRecord) || errors.Is(err, kerr.RecordListTooLarge) {
-			err = t.tolerate(fmt.Errorf("a record of %d bytes for topic %s: %w", len(r.Value), r.Topic, err))
+		if errors.Is(err, kerr.InvalidTopicException) {
+			err = t.tolerate(fmt.Errorf("a record for topic %q: %w", r.Topic, err))
 		}
 		if err != nil {
 			b.failure.CompareAndSwap(nil, &sendError{r.Topic, err})
@@ -178,7 +190,7 @@ func (t *sourceTask) record(r *connector.Record) (*kgo.Record, error) {
 
 // settle waits for batches in order and stores their positions, once an
 // interval and at the end. It returns when flying is closed, or on an error.
-// Either way it has stored what was acknowledged.
+// Either way it has stored what was acknowledged. ctx outlasts a stop for a while.
 func (t *sourceTask) settle(ctx context.Context, flying <-chan *sent) error {
 	t.acked = map[string]string{}
 	ticker := time.NewTicker(t.worker.cfg.CommitInterval)
@@ -189,7 +201,7 @@ func (t *sourceTask) settle(ctx context.Context, flying <-chan *sent) error {
 			if !ok {
 				return t.store(ctx)
 			}
-			if err := t.await(ctx, b); err != nil {
+			if err := t.await(b); err != nil {
 				return errors.Join(err, t.store(ctx))
 			}
 		case <-ticker.C:
@@ -200,18 +212,10 @@ func (t *sourceTask) settle(ctx context.Context, flying <-chan *sent) error {
 	}
 }
 
-// await waits until every record of the batch has its answer. After a stop it
-// waits for as long as a stop may take.
-func (t *sourceTask) await(ctx context.Context, b *sent) error {
-	select {
-	case <-b.done:
-	case <-ctx.Done():
-		select {
-		case <-b.done:
-		case <-time.After(stopTimeout):
-			return fmt.Errorf("records were not acknowledged within %v of the stop, and will be sent again: %w", stopTimeout, context.Cause(ctx))
-		}
-	}
+// await waits until every record of the batch has its answer, which takes a
+// while after a stop at the most: see send.
+func (t *sourceTask) await(b *sent) error {
+	<-b.done
 	if failure := b.failure.Load(); failure != nil {
 		return failure
 	}
@@ -226,9 +230,7 @@ func (t *sourceTask) store(ctx context.Context) error {
 	if len(t.acked) == 0 {
 		return nil
 	}
-	storing, cancel := lingering(ctx, stopTimeout)
-	defer cancel()
-	if err := t.worker.offsets.store(storing, t.connector, t.acked); err != nil {
+	if err := t.worker.offsets.store(ctx, t.connector, t.acked); err != nil {
 		return err
 	}
 	positions := t.acked

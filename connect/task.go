@@ -35,27 +35,27 @@ var errRestart = errors.New("restart requested")
 func (t *task) loop(ctx context.Context) {
 	for {
 		t.records.Store(0)
-		t.report(ctx, t.activeState(), nil)
+		t.reportActive(nil)
 		err := t.runUntilRestart(ctx)
 		switch {
 		case ctx.Err() != nil:
-			t.report(ctx, Unassigned, nil)
+			t.report(Unassigned, nil)
 			return
 		case errors.Is(err, errRestart):
-			t.report(ctx, Restarting, nil)
+			t.report(Restarting, nil)
 			continue
 		case err != nil:
 			t.log.Error("task failed", "err", err)
-			t.report(ctx, Failed, err)
+			t.report(Failed, err)
 		default:
 			t.log.Info("task completed: the source has been read to its end")
-			t.report(ctx, Completed, nil)
+			t.report(Completed, nil)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.restart:
-			t.report(ctx, Restarting, nil)
+			t.report(Restarting, nil)
 		}
 	}
 }
@@ -63,9 +63,9 @@ func (t *task) loop(ctx context.Context) {
 func (t *task) runUntilRestart(ctx context.Context) error {
 	run, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	ended := make(chan struct{})
-	defer close(ended)
+	ended, watched := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(watched)
 		select {
 		case <-t.restart:
 			cancel(errRestart)
@@ -73,6 +73,8 @@ func (t *task) runUntilRestart(ctx context.Context) error {
 		}
 	}()
 	err := t.runOnce(run)
+	close(ended)
+	<-watched // or a request that it takes now would be forgotten
 	if errors.Is(context.Cause(run), errRestart) {
 		return errRestart
 	}
@@ -104,8 +106,25 @@ func (t *task) activeState() State {
 	return Running
 }
 
-func (t *task) report(ctx context.Context, state State, cause error) {
-	t.worker.statuses.set(ctx, taskKey(t.connector, t.number), state, cause)
+func (t *task) report(state State, cause error) {
+	t.worker.statuses.set(taskKey(t.connector, t.number), state, cause)
+}
+
+// reportActive reports running or paused, whichever it is. cause is that of
+// something that is being tried again, if any.
+func (t *task) reportActive(cause error) {
+	t.worker.statuses.update(taskKey(t.connector, t.number), func(Status) Status { return newStatus(t.activeState(), cause) })
+}
+
+// reportGate reports that the gate was opened or shut. A task that has failed
+// or completed stays so.
+func (t *task) reportGate() {
+	t.worker.statuses.update(taskKey(t.connector, t.number), func(s Status) Status {
+		if s.State == Running || s.State == Paused {
+			s.State = t.activeState()
+		}
+		return s
+	})
 }
 
 // requestRestart does not wait; a request that is pending already is enough.

@@ -102,11 +102,13 @@ func New(ctx context.Context, cfg Config) (*Worker, error) {
 		w.Close()
 		return nil, fmt.Errorf("starting the Connect worker: %w", err)
 	}
+	w.statuses.start()
 	return w, nil
 }
 
 // Close lets go of the topics. Run does it too.
 func (w *Worker) Close() {
+	w.statuses.stop()
 	for _, t := range []*table.Table{w.configs.table, w.offsets.table, w.statuses.table} {
 		if t != nil {
 			t.Close()
@@ -146,7 +148,7 @@ func (w *Worker) reconcile(ctx context.Context) {
 		select {
 		case <-r.done:
 			delete(w.runners, name)
-			w.ended(ctx, name)
+			w.ended(name)
 			continue
 		default:
 		}
@@ -155,7 +157,7 @@ func (w *Worker) reconcile(ctx context.Context) {
 			r.cancel()
 			continue
 		}
-		r.setPaused(ctx, c.target == TargetPaused)
+		r.setPaused(c.target == TargetPaused)
 	}
 	for name, c := range wanted {
 		if w.runners[name] != nil || ctx.Err() != nil {
@@ -163,7 +165,7 @@ func (w *Worker) reconcile(ctx context.Context) {
 		}
 		if c.target == TargetStopped {
 			if w.statuses.get(connectorKey(name)).State != Stopped {
-				w.statuses.set(ctx, connectorKey(name), Stopped, nil)
+				w.statuses.set(connectorKey(name), Stopped, nil)
 			}
 			continue
 		}
@@ -177,9 +179,9 @@ func (w *Worker) reconcile(ctx context.Context) {
 }
 
 // ended tidies up the reports of a connector that does not run any more.
-func (w *Worker) ended(ctx context.Context, name string) {
+func (w *Worker) ended(name string) {
 	if _, ok := w.configs.get(name); !ok {
-		w.statuses.forget(ctx, name)
+		w.statuses.forget(name)
 	}
 }
 

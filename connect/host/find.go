@@ -2,8 +2,8 @@ package host
 
 import (
 	"bytes"
-	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -171,8 +171,52 @@ func readSpec(ctx context.Context, path string, stat fs.FileInfo) (connector.Man
 	cmd.WaitDelay = time.Second
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return connector.Manifest{}, fmt.Errorf("%w %s", cmp.Or(ctx.Err(), err), strings.TrimSpace(stderr.String()))
+	switch err := cmd.Run(); {
+	case ctx.Err() != nil:
+		return connector.Manifest{}, fmt.Errorf("it had not printed its spec and ended after %v (main has to call connector.Serve first thing): %w %s",
+			specTimeout, ctx.Err(), strings.TrimSpace(stderr.String()))
+	case err != nil:
+		return connector.Manifest{}, fmt.Errorf("%w %s", err, strings.TrimSpace(stderr.String()))
 	}
-	return connector.ReadManifest(stdout.Bytes())
+	manifest, err := connector.ReadManifest(stdout.Bytes())
+	if err != nil {
+		err = explainSpec(stdout.Bytes(), err)
+	}
+	return manifest, err
+}
+
+// explainSpec says what a plugin printed instead of its manifest, or beside it.
+func explainSpec(printed []byte, err error) error {
+	text := bytes.TrimSpace(printed)
+	if len(text) == 0 {
+		return errors.New("it printed nothing: main has to call connector.Serve")
+	}
+	for begin := range text {
+		if text[begin] != '{' {
+			continue
+		}
+		var manifest connector.Manifest
+		decoder := json.NewDecoder(bytes.NewReader(text[begin:]))
+		if decoder.Decode(&manifest) != nil || manifest.Name == "" {
+			continue
+		}
+		before, after := bytes.TrimSpace(text[:begin]), bytes.TrimSpace(text[begin+int(decoder.InputOffset()):])
+		switch {
+		case len(before) > 0:
+			return fmt.Errorf("it printed %q to standard output before it called connector.Serve, which must come first", excerpt(before))
+		case len(after) > 0:
+			return fmt.Errorf("it printed %q to standard output after connector.Serve had returned, where only its manifest is expected", excerpt(after))
+		}
+		return err
+	}
+	return fmt.Errorf("it printed %q where its manifest was expected: main has to call connector.Serve first thing", excerpt(text))
+}
+
+// excerpt is the beginning of what a plugin printed, for a message.
+func excerpt(text []byte) string {
+	const most = 200
+	if len(text) > most {
+		return string(text[:most]) + "..."
+	}
+	return string(text)
 }

@@ -149,7 +149,8 @@ type State int
 const (
 	// Starting: the process is being started, or the connector opens.
 	Starting State = iota
-	// Running: the connector is open.
+	// Running: the connector is open. A source whose Read has returned io.EOF
+	// stays so until it is closed.
 	Running
 	// BackingOff: the process died or could not be started, and will be
 	// started again after a pause. Status.Err says why.
@@ -196,7 +197,8 @@ type Status struct {
 type TaskConfig struct {
 	// Plugin is the plugin's name, such as "file".
 	Plugin string
-	// Connector is the connector's name, and Task the task's number.
+	// Connector is the connector's name, which must not be empty, and Task the
+	// task's number, from 0.
 	Connector string
 	Task      int
 	// Settings are the connector's own settings, without those of the
@@ -207,7 +209,8 @@ type TaskConfig struct {
 	Resume map[string]string
 	// Topics are those that a sink gets records of.
 	Topics []string
-	// StateDir is the task's own folder; it must exist.
+	// StateDir is the task's own folder, for sources and sinks alike; it must
+	// exist.
 	StateDir string
 	// OnStatus, if not nil, is called after each change of the status but
 	// those of progress alone, in their order, never twice at a time. It must

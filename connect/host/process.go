@@ -119,9 +119,11 @@ func (p *process) shutdown() {
 // exitError says how the process ended, once it has.
 func (p *process) exitError() error {
 	<-p.runner.ended // so that its last words are known
-	text := p.runner.exitText()
+	text, byItself := p.runner.exitText()
 	if panicked := p.runner.output.panicked(); panicked != "" {
 		text += ": " + panicked
+	} else if last := p.runner.output.lastLines(1); last != "" && byItself {
+		text += "; its last output was: " + last
 	}
 	return fmt.Errorf("the connector's process %d ended: %s", p.pid, text)
 }
@@ -129,7 +131,12 @@ func (p *process) exitError() error {
 // transportError explains a call that got no answer: the process died, or the
 // connection broke.
 func (p *process) transportError(doing string, err error) error {
-	if status.Code(err) != codes.Canceled {
+	switch status.Code(err) {
+	case codes.DeadlineExceeded:
+		return fmt.Errorf("%s: %w", doing, context.DeadlineExceeded)
+	case codes.Canceled:
+		return fmt.Errorf("%s: %w", doing, context.Canceled)
+	default:
 		select {
 		case <-p.exited:
 			return fmt.Errorf("%s: %w", doing, p.exitError())
@@ -171,6 +178,7 @@ type cmdRunner struct {
 	killed bool       // before or after it was started
 	reaped bool       // its number may belong to another process now
 	exit   string     // how it ended, once exited is closed
+	exits  bool       // it ended by itself, rather than by a signal
 	stdout *eofReader // our end
 }
 
@@ -204,18 +212,22 @@ func (r *cmdRunner) Start(context.Context) error {
 		return errors.Join(fmt.Errorf("running %s: %w", r.command[0], err), stdoutOurs.Close(), stderrOurs.Close())
 	}
 	r.cmd, r.stdout = cmd, &eofReader{ReadCloser: stdoutOurs, eof: make(chan struct{})}
-	stderr := &eofReader{ReadCloser: stderrOurs, eof: make(chan struct{})}
-	go r.output.copyFrom(stderr)
-	go r.reap(stderr)
+	logged := make(chan struct{})
+	go func() {
+		defer close(logged)
+		r.output.copyFrom(stderrOurs)
+	}()
+	go r.reap(stderrOurs, logged)
 	return nil
 }
 
-// reap ends when the process has, and all that it printed was read. A
-// grandchild that left the group may keep the pipes open; it is given a second.
-func (r *cmdRunner) reap(stderr *eofReader) {
+// reap ends when the process has, and all that it printed was read and, if it
+// was to standard error, logged. A grandchild that left the group may keep the
+// pipes open; it is given a second.
+func (r *cmdRunner) reap(stderr io.Closer, logged <-chan struct{}) {
 	err := r.cmd.Wait()
 	r.mu.Lock()
-	r.reaped, r.exit = true, "exit status 0"
+	r.reaped, r.exit, r.exits = true, "exit status 0", r.cmd.ProcessState.Exited()
 	if err != nil {
 		r.exit = err.Error()
 	}
@@ -225,14 +237,18 @@ func (r *cmdRunner) reap(stderr *eofReader) {
 
 	patience := time.NewTimer(time.Second)
 	defer patience.Stop()
-	for _, pipe := range []*eofReader{r.stdout, stderr} {
+	for _, pipe := range []struct {
+		io.Closer
+		end <-chan struct{}
+	}{{r.stdout, r.stdout.eof}, {stderr, logged}} {
 		select {
-		case <-pipe.eof:
+		case <-pipe.end:
 		case <-patience.C:
 			patience.Reset(0)
 		}
 		_ = pipe.Close()
 	}
+	<-logged // which its end, or closing it, brings about
 	_ = os.RemoveAll(r.socketDir)
 	close(r.ended)
 }
@@ -270,13 +286,15 @@ func (r *cmdRunner) waitEnd() {
 	r.mu.Unlock()
 	if started {
 		<-r.ended
+		r.output.flush()
 	}
 }
 
-func (r *cmdRunner) exitText() string {
+// exitText says how the process ended, and whether it did so by itself.
+func (r *cmdRunner) exitText() (text string, byItself bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.exit
+	return r.exit, r.exits
 }
 
 func (r *cmdRunner) pid() int {
@@ -297,7 +315,7 @@ func (r *cmdRunner) explain(err error) error {
 	if strings.HasPrefix(text, unknownLine) {
 		text = "it ended without having called connector.Serve"
 	}
-	if last := r.output.lastLines(); last != "" {
+	if last := r.output.lastLines(recentLines); last != "" {
 		text += "; its last output was: " + last
 	}
 	return fmt.Errorf("starting %s: %s", strings.Join(r.command, " "), text)

@@ -54,12 +54,16 @@ func (s *session) kill() {
 // the stop timeout ends first.
 func (s *session) end(ctx context.Context) error {
 	s.cancel() // the pump's Read, if any
+	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, s.stopTimeout)
 	defer cancel()
 	res, err := s.process.client.Close(ctx, &protocol.CloseRequest{})
 	switch {
 	case err != nil && ctx.Err() != nil:
-		err = errors.New("closing the connector: it took too long, and was killed")
+		err = fmt.Errorf("closing the connector: Close did not return within %v, and its process was killed", time.Since(begun).Round(10*time.Millisecond))
+		s.process.kill()
+	case res.GetOutcome().GetCode() == protocol.Outcome_CANCELLED:
+		err = fmt.Errorf("closing the connector: %s, and its process was killed", res.GetOutcome().GetMessage())
 		s.process.kill()
 	case err != nil:
 		err = fmt.Errorf("closing the connector: %w", err)

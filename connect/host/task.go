@@ -3,8 +3,10 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"sync"
 	"time"
 
@@ -42,6 +44,14 @@ func (h *Host) open(cfg TaskConfig, kind Kind) (*task, error) {
 	}
 	if err := joined(connector.Check(fields, cfg.Settings)); err != nil {
 		return nil, err
+	}
+	if cfg.Connector == "" {
+		return nil, errors.New("the connector has no name")
+	}
+	if stat, err := os.Stat(cfg.StateDir); err != nil {
+		return nil, fmt.Errorf("looking at the task's state folder: %w", err)
+	} else if !stat.IsDir() {
+		return nil, fmt.Errorf("the task's state folder %s is not a folder", cfg.StateDir)
 	}
 	t := &task{
 		host: h, cfg: cfg, kind: kind.wire(), command: h.commandOf(info),

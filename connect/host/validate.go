@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -9,10 +10,11 @@ import (
 	"github.com/millrace/millrace/sdk/connector/protocol"
 )
 
-// Validate has the plugin check a connector's settings: first against its
-// spec, without starting anything, and if that found nothing, by running it,
-// for what only its own code can tell. It returns what is wrong. The error
-// says that it could not be found out.
+// Validate checks a connector's settings against the plugin's spec, and runs
+// the plugin for what only its own code can tell. It returns all that is wrong
+// with single settings at once; what the connector's Validate says comes when
+// nothing else is. The error says that it could not be found out; it wraps
+// ctx.Err() if ctx ended first.
 func (h *Host) Validate(ctx context.Context, plugin string, kind Kind, settings map[string]string) ([]connector.Problem, error) {
 	info, err := h.Plugin(ctx, plugin)
 	if err != nil {
@@ -22,8 +24,9 @@ func (h *Host) Validate(ctx context.Context, plugin string, kind Kind, settings 
 	if err != nil {
 		return nil, err
 	}
-	if problems := connector.Check(fields, settings); len(problems) > 0 {
-		return problems, nil
+	problems := connector.Check(fields, settings)
+	if len(problems) > 0 && info.Path == "" {
+		return problems, nil // a bundled plugin's fields have their Check functions here
 	}
 	var outcome *protocol.Outcome
 	hide := newRedactor(fields, settings)
@@ -32,7 +35,10 @@ func (h *Host) Validate(ctx context.Context, plugin string, kind Kind, settings 
 		outcome = hide.hideIn(res.GetOutcome())
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil && len(problems) > 0:
+		return problems, nil // which is worth more than that the plugin did not answer
+	case err != nil:
 		return nil, fmt.Errorf("validating settings of plugin %q: %w", plugin, err)
 	}
 	if err = errorOf(outcome); err == nil {
@@ -78,6 +84,10 @@ func (h *Host) Split(ctx context.Context, plugin string, kind Kind, settings map
 			complete = make(map[string]string)
 		}
 		maps.Copy(complete, t.GetSettings())
+		if err := joined(connector.Check(fields, complete)); err != nil {
+			// The user is not to blame, so this wraps no Problem.
+			return nil, fmt.Errorf("splitting the work of plugin %q: its Split gave task %d settings that its spec does not allow: %s", plugin, len(tasks), hide.text(err.Error()))
+		}
 		tasks = append(tasks, complete)
 	}
 	return tasks, nil
@@ -91,7 +101,7 @@ const askAttempts = 3
 // the machine was short of memory) is started again: questions change nothing.
 func (h *Host) ask(ctx context.Context, info Info, hide *redactor, question func(protocol.ConnectorClient) error) (err error) {
 	for range askAttempts {
-		if err = h.askOnce(ctx, info, hide, question); err == nil || ctx.Err() != nil {
+		if err = h.askOnce(ctx, info, hide, question); err == nil || ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
 		h.cfg.Log.Debug("a plugin died over a question", "plugin", info.Name, "err", err)

@@ -57,7 +57,7 @@ type Table struct {
 func Open(ctx context.Context, cfg Config) (*Table, error) {
 	t := &Table{cfg: cfg, position: map[int32]int64{}, moved: make(chan struct{}), done: make(chan struct{})}
 	opts := append(append([]kgo.Opt{}, cfg.Client...), kgo.KeepControlRecords(), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.ProducerLinger(0), kgo.FetchMaxWait(250*time.Millisecond))
+		kgo.ProducerLinger(0), kgo.AllowIdempotentProduceCancellation(), kgo.FetchMaxWait(250*time.Millisecond))
 	client, err := kgo.NewClient(opts...)
 	if err != nil {
 		return nil, fmt.Errorf("opening table %s: %w", cfg.Topic, err)
@@ -207,11 +207,18 @@ func (t *Table) reached(ends map[int32]int64) bool {
 	return true
 }
 
-// Put writes a value under a key, or deletes the key if value is nil, and
-// returns when the brokers have acknowledged it. To see it applied, Sync.
-func (t *Table) Put(ctx context.Context, key, value []byte) error {
-	r := &kgo.Record{Topic: t.cfg.Topic, Key: key, Value: value}
-	if err := t.client.ProduceSync(ctx, r).FirstErr(); err != nil {
+// Entry is a value under a key. A nil value deletes the key.
+type Entry struct{ Key, Value []byte }
+
+// Put writes entries, and returns when the brokers have acknowledged them all.
+// Those of one key stay in order. After an error, some may be written. To see
+// them applied, Sync.
+func (t *Table) Put(ctx context.Context, entries ...Entry) error {
+	records := make([]*kgo.Record, len(entries))
+	for i, e := range entries {
+		records[i] = &kgo.Record{Topic: t.cfg.Topic, Key: e.Key, Value: e.Value}
+	}
+	if err := t.client.ProduceSync(ctx, records...).FirstErr(); err != nil {
 		return fmt.Errorf("writing to table %s: %w", t.cfg.Topic, err)
 	}
 	return nil
