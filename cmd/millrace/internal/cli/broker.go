@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"os"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -29,6 +31,11 @@ func (b *brokerFlags) addFlags(f *pflag.FlagSet, data, listen string) {
 
 // brokerConfig is what the flags and the file say, over the command's defaults.
 func (b *brokerFlags) brokerConfig(s *session, defaults map[string]string) (broker.Config, error) {
+	if _, port, err := net.SplitHostPort(b.listen); err != nil {
+		return broker.Config{}, usagef("--listen %q: expected host:port, such as 127.0.0.1:9092", b.listen)
+	} else if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return broker.Config{}, usagef("--listen %q: the port must be a number from 0 to 65535", b.listen)
+	}
 	settings := map[string]string{}
 	maps.Copy(settings, defaults)
 	if b.config != "" {

@@ -173,6 +173,9 @@ func TestTopicsRecordsAndGroups(t *testing.T) {
 	if out := must(t, "", with("topic", "describe", "t")...); !strings.Contains(out, "1000000") {
 		t.Errorf("describe: %s", out)
 	}
+	if out := must(t, "", "__complete", "topic", "delete", at[0], at[1], ""); !strings.Contains(out, "plain\nt\n") {
+		t.Errorf("completion offers %q", out)
+	}
 	must(t, "", with("topic", "delete", "t", "plain")...)
 	if out := must(t, "", with("topic", "list")...); strings.Contains(out, "plain") {
 		t.Errorf("after the delete: %s", out)
@@ -207,6 +210,10 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"connector", "list", "--connect-url", "http://" + closed}, exitFailed, "no Connect worker answers"},
 		{[]string{"connector", "list", "--connect-url", "nonsense"}, exitUsage, "not an address"},
 		{[]string{"plugin", "show", "fiel"}, exitFailed, "file"},
+		{[]string{"broker", "--listen", "19092"}, exitUsage, "host:port"},
+		{[]string{"broker", "--listen", "localhost:99999"}, exitUsage, "65535"},
+		{[]string{"consume", "t", "-n", "-1"}, exitUsage, "--count"},
+		{[]string{"plugin", "list", "--plugin-dir", "/no/such/folder"}, exitFailed, "/no/such/folder"},
 		{[]string{"broker", "--set", "x"}, exitUsage, "NAME=VALUE"},
 		{[]string{"broker", "--data", t.TempDir(), "--set", "log.retention.huors=1"}, exitFailed, "log.retention.hours"},
 		{[]string{"broker", "--data", t.TempDir(), "--set", "log.retention.hours=many"}, exitFailed, "log.retention.hours"},

@@ -69,9 +69,10 @@ func taskStates(status connect.ConnectorStatus) string {
 
 func newConnectorStatus(s *session, rest *restClient) *cobra.Command {
 	return &cobra.Command{
-		Use:   "status NAME",
-		Short: "Show what a connector and its tasks are doing, and why one failed",
-		Args:  oneArg("connector's name"),
+		ValidArgsFunction: completion(rest.connectorNames).args,
+		Use:               "status NAME",
+		Short:             "Show what a connector and its tasks are doing, and why one failed",
+		Args:              oneArg("connector's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var status connect.ConnectorStatus
 			if err := rest.call(cmd.Context(), http.MethodGet, nil, &status, "connectors", args[0], "status"); err != nil {
@@ -95,9 +96,10 @@ func newConnectorStatus(s *session, rest *restClient) *cobra.Command {
 
 func newConnectorConfig(s *session, rest *restClient) *cobra.Command {
 	return &cobra.Command{
-		Use:   "config NAME",
-		Short: "Show a connector's configuration, secrets hidden",
-		Args:  oneArg("connector's name"),
+		ValidArgsFunction: completion(rest.connectorNames).args,
+		Use:               "config NAME",
+		Short:             "Show a connector's configuration, secrets hidden",
+		Args:              oneArg("connector's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var settings map[string]string
 			if err := rest.call(cmd.Context(), http.MethodGet, nil, &settings, "connectors", args[0], "config"); err != nil {
@@ -196,9 +198,10 @@ func reportValidation(s *session, v connect.Validation) error {
 // newConnectorAction makes a command that does one thing to one connector.
 func newConnectorAction(s *session, rest *restClient, use, short, done, method string, path ...string) *cobra.Command {
 	return &cobra.Command{
-		Use:   use + " NAME",
-		Short: short,
-		Args:  oneArg("connector's name"),
+		ValidArgsFunction: completion(rest.connectorNames).args,
+		Use:               use + " NAME",
+		Short:             short,
+		Args:              oneArg("connector's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := rest.call(cmd.Context(), method, nil, nil, append([]string{"connectors", args[0]}, path...)...); err != nil {
 				return err

@@ -28,8 +28,9 @@ type consumeOptions struct {
 func newConsume(s *session) *cobra.Command {
 	conn, o := &connection{}, &consumeOptions{}
 	cmd := &cobra.Command{
-		Use:   "consume TOPIC",
-		Short: "Print the records of a topic, a line each",
+		ValidArgsFunction: completion(conn.topicNames).args,
+		Use:               "consume TOPIC",
+		Short:             "Print the records of a topic, a line each",
 		Long: `Print the records of a topic, a line each, and wait for more.
 
 With --output json each line is an object with topic, partition, offset,

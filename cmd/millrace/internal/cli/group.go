@@ -67,9 +67,10 @@ type groupDescription struct {
 
 func newGroupDescribe(s *session, conn *connection) *cobra.Command {
 	return &cobra.Command{
-		Use:   "describe GROUP...",
-		Short: "Show committed offsets, lag and members of groups",
-		Args:  someArgs("group's name"),
+		ValidArgsFunction: completion(conn.groupNames).args,
+		Use:               "describe GROUP...",
+		Short:             "Show committed offsets, lag and members of groups",
+		Args:              someArgs("group's name"),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return conn.withAdmin(cmd, func(admin *kadm.Client) error {
 				groups, err := describeGroups(cmd.Context(), admin, names)
@@ -133,8 +134,9 @@ func newGroupReset(s *session, conn *connection) *cobra.Command {
 		dryRun bool
 	)
 	cmd := &cobra.Command{
-		Use:   "reset-offsets GROUP",
-		Short: "Move the committed offsets of a group without members",
+		ValidArgsFunction: completion(conn.groupNames).args,
+		Use:               "reset-offsets GROUP",
+		Short:             "Move the committed offsets of a group without members",
 		Example: `  millrace group reset-offsets billing --topic orders --to start
   millrace group reset-offsets billing --topic orders --to 2026-11-30T00:00:00Z --dry-run`,
 		Args: oneArg("group"),
@@ -228,9 +230,10 @@ func listed(offsets kadm.ListedOffsets, err error) (kadm.ListedOffsets, error) {
 
 func newGroupDelete(s *session, conn *connection) *cobra.Command {
 	return &cobra.Command{
-		Use:   "delete GROUP...",
-		Short: "Delete groups without members, and their offsets",
-		Args:  someArgs("group's name"),
+		ValidArgsFunction: completion(conn.groupNames).args,
+		Use:               "delete GROUP...",
+		Short:             "Delete groups without members, and their offsets",
+		Args:              someArgs("group's name"),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return conn.withAdmin(cmd, func(admin *kadm.Client) error {
 				responses, err := admin.DeleteGroups(cmd.Context(), names...)

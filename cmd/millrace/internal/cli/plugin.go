@@ -77,9 +77,10 @@ func newPluginList(s *session) *cobra.Command {
 func newPluginShow(s *session) *cobra.Command {
 	var dirs []string
 	cmd := &cobra.Command{
-		Use:   "show NAME",
-		Short: "Show the settings of a plugin, or of a connector class such as file-sink",
-		Args:  oneArg("plugin's name"),
+		ValidArgsFunction: completion(bundledNames).args,
+		Use:               "show NAME",
+		Short:             "Show the settings of a plugin, or of a connector class such as file-sink",
+		Args:              oneArg("plugin's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h, err := newHost(s, dirs)
 			if err != nil {

@@ -32,8 +32,9 @@ type produceOptions struct {
 func newProduce(s *session) *cobra.Command {
 	conn, o := &connection{}, &produceOptions{}
 	cmd := &cobra.Command{
-		Use:   "produce TOPIC",
-		Short: "Send each line of standard input as a record",
+		ValidArgsFunction: completion(conn.topicNames).args,
+		Use:               "produce TOPIC",
+		Short:             "Send each line of standard input as a record",
 		Example: `  echo hello | millrace produce greetings
   printf 'k1:v1\nk2:v2\n' | millrace produce pairs --key-separator :`,
 		Args: oneArg("topic"),

@@ -158,9 +158,10 @@ func printTopics(s *session, details kadm.TopicDetails) error {
 
 func newTopicDescribe(s *session, conn *connection) *cobra.Command {
 	return &cobra.Command{
-		Use:   "describe NAME...",
-		Short: "Show partitions, offsets and settings of topics",
-		Args:  someArgs("topic's name"),
+		ValidArgsFunction: completion(conn.topicNames).args,
+		Use:               "describe NAME...",
+		Short:             "Show partitions, offsets and settings of topics",
+		Args:              someArgs("topic's name"),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return conn.withAdmin(cmd, func(admin *kadm.Client) error {
 				topics, err := describeTopics(cmd, admin, names)
@@ -260,9 +261,10 @@ func printDescriptions(s *session, topics []topicDescription) error {
 
 func newTopicDelete(s *session, conn *connection) *cobra.Command {
 	return &cobra.Command{
-		Use:   "delete NAME...",
-		Short: "Delete topics and all their records",
-		Args:  someArgs("topic's name"),
+		ValidArgsFunction: completion(conn.topicNames).args,
+		Use:               "delete NAME...",
+		Short:             "Delete topics and all their records",
+		Args:              someArgs("topic's name"),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return conn.withAdmin(cmd, func(admin *kadm.Client) error {
 				responses, err := admin.DeleteTopics(cmd.Context(), names...)
