@@ -1,11 +1,14 @@
 package connect
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/millrace/millrace/broker/brokertest"
@@ -107,4 +110,79 @@ func TestWorkerStopsWhileTheBrokerIsAway(t *testing.T) {
 	if took := time.Since(begun); took > 2*stopTimeout {
 		t.Errorf("stopping took %v", took)
 	}
+}
+
+func (b *bench) topic(name string, settings map[string]string) {
+	b.Helper()
+	client, err := kgo.NewClient(b.cluster.ClientOptions()...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer client.Close()
+	values := map[string]*string{}
+	for k, v := range settings {
+		values[k] = &v
+	}
+	if _, err := kadm.NewClient(client).CreateTopic(b.Context(), 1, 1, values, name); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// Brokers refuse a batch for one record in it. The others must not suffer.
+func TestOneBadRecordOfASourceCostsOneRecord(t *testing.T) {
+	b := newBench(t)
+	b.topic("small", map[string]string{"max.message.bytes": "1000"})
+	b.topic("large", map[string]string{"max.message.bytes": "4000000"})
+	b.topic("compacted", map[string]string{"cleanup.policy": "compact"})
+	k := "k"
+	good := func(topic string, i int) givenRecord {
+		return givenRecord{Topic: topic, Key: &k, Value: strconv.Itoa(i), Bytes: 200}
+	}
+	cases := map[string]struct {
+		topic string
+		bad   givenRecord
+		says  string
+	}{
+		"too large":    {"small", givenRecord{Topic: "small", Bytes: 1000}, "max.message.bytes"},
+		"without key":  {"compacted", givenRecord{Topic: "compacted"}, "no key"},
+		"no partition": {"large", givenRecord{Topic: "large", Partition: 7}, "partition 7"},
+		"no topic":     {"large", givenRecord{Topic: "no/topic"}, "no/topic"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			records := []givenRecord{}
+			for i := range 100 {
+				records = append(records, good(c.topic, i))
+			}
+			records[50] = c.bad
+			text, err := json.Marshal(records)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := b.end(c.topic)
+			settings := map[string]string{"connector.class": "given", "records": string(text), "value.converter": "string", "errors.tolerance": "all"}
+			b.create(name, settings)
+			b.awaitTask(name, Completed)
+			if got := b.end(c.topic) - before; got != 99 {
+				t.Errorf("%d records were written, want the 99 good ones", got)
+			}
+			settings["errors.tolerance"] = "none"
+			b.create(name+" strict", settings)
+			if s := b.awaitTask(name+" strict", Failed); !strings.Contains(s.Trace, c.says) {
+				t.Errorf("the trace is %q, want %q in it", s.Trace, c.says)
+			}
+		})
+	}
+}
+
+func TestLargeRecordPassesUpToTheTopicsLimit(t *testing.T) {
+	b := newBench(t)
+	b.topic("large", map[string]string{"max.message.bytes": "4000000"})
+	b.create("in", map[string]string{"connector.class": "given", "records": `[{"Topic":"large","Key":"k","Bytes":3900000}]`, "value.converter": "string"})
+	b.awaitTask("in", Completed)
+	if got := len(b.records("large", 1)[0].Value); got != 3_900_000 {
+		t.Errorf("the record has %d bytes", got)
+	}
+	b.sink("out", "large")
+	b.await("the line", func() bool { return len(b.lines("out")[0]) == 3_900_000 })
 }

@@ -2,6 +2,7 @@ package connect
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -54,8 +55,44 @@ func testPlugins() []connector.Plugin {
 			{Name: "die.at", Type: connector.String, Doc: "a value at which the process dies, once"},
 		}},
 		NewSink: func() connector.Sink { return &buffer{} },
+	}, {
+		Name: "given", Version: "1.0.0",
+		Spec: connector.Spec{Doc: "reads the records that its setting lists, then ends", Source: []connector.Field{
+			{Name: "records", Type: connector.String, Required: true, Doc: "JSON: a list of givenRecord"},
+		}},
+		NewSource: func() connector.Source { return &given{} },
 	}}
 }
+
+// given is a source of all kinds of records, nonsense among them.
+type given struct{ records []givenRecord }
+
+type givenRecord struct {
+	Topic     string
+	Partition int32
+	Key       *string
+	Value     string
+	Bytes     int // if not 0, the value is so long
+}
+
+func (g *given) Open(_ context.Context, task connector.Task) error {
+	return json.Unmarshal([]byte(task.Settings.Get("records")), &g.records)
+}
+
+func (g *given) Read(_ context.Context, out *connector.Batch) error {
+	for i, r := range g.records {
+		var key connector.Value
+		if r.Key != nil {
+			key = connector.TextValue(*r.Key)
+		}
+		record := connector.NewRecord(connector.Origin{Partition: "given", Position: strconv.Itoa(i)}, key, connector.TextValue(r.Value+strings.Repeat("x", r.Bytes)))
+		record.Topic, record.Partition = r.Topic, r.Partition
+		out.Append(record)
+	}
+	return io.EOF
+}
+
+func (g *given) Close(context.Context) error { return nil }
 
 func writePID(path string) error {
 	if path == "" {
