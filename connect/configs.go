@@ -1,14 +1,18 @@
 package connect
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/millrace/millrace/connect/config"
 	"github.com/millrace/millrace/connect/internal/table"
 )
 
@@ -39,15 +43,19 @@ type connectorConfig struct {
 // configs is the configuration topic as a map.
 type configs struct {
 	table *table.Table
+	log   *slog.Logger
 	// changed gets a token when something was applied; it holds at most one.
 	changed chan struct{}
 
-	mu   sync.Mutex
-	byID map[string]connectorConfig
+	mu       sync.Mutex
+	settings map[string]map[string]string
+	// targets are apart from settings: after compaction, a target state may
+	// come before the configuration of its connector.
+	targets map[string]TargetState
 }
 
-func newConfigs() *configs {
-	return &configs{changed: make(chan struct{}, 1), byID: map[string]connectorConfig{}}
+func newConfigs(log *slog.Logger) *configs {
+	return &configs{log: log, changed: make(chan struct{}, 1), settings: map[string]map[string]string{}, targets: map[string]TargetState{}}
 }
 
 // The JSON values of the topic; docs/format/connect-topics.md.
@@ -61,15 +69,21 @@ type (
 )
 
 // apply takes one record of the topic. Keys that are not known are those of
-// newer workers, or of Kafka Connect's own, and are left alone.
+// newer workers, or of Kafka Connect's own, and are left alone. A value that
+// cannot be understood changes nothing.
 func (c *configs) apply(key, value []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	var err error
 	if name, ok := strings.CutPrefix(string(key), connectorPrefix); ok {
-		c.applyConfig(name, value)
+		err = c.applyConfig(name, value)
 	} else if name, ok := strings.CutPrefix(string(key), targetPrefix); ok {
-		c.applyTarget(name, value)
+		err = c.applyTarget(name, value)
 	} else {
+		return
+	}
+	if err != nil {
+		c.log.Error("a record of the configuration topic cannot be understood, and is passed over", "key", string(key), "err", err)
 		return
 	}
 	select {
@@ -78,45 +92,53 @@ func (c *configs) apply(key, value []byte) {
 	}
 }
 
-func (c *configs) applyConfig(name string, value []byte) {
+func (c *configs) applyConfig(name string, value []byte) error {
+	if value == nil {
+		delete(c.settings, name)
+		return nil
+	}
+	if err := config.CheckName(name); err != nil {
+		return err
+	}
 	var v configValue
-	if value == nil || json.Unmarshal(value, &v) != nil || v.Properties == nil {
-		delete(c.byID, name)
-		return
+	if err := json.Unmarshal(value, &v); err != nil {
+		return errors.New("the value is not {\"properties\":{…}} with texts") // err could quote a secret
 	}
-	config, ok := c.byID[name]
-	if !ok {
-		config.target = TargetRunning
+	if v.Properties == nil {
+		return errors.New("the value has no properties")
 	}
-	config.settings = v.Properties
-	c.byID[name] = config
+	c.settings[name] = v.Properties
+	return nil
 }
 
-func (c *configs) applyTarget(name string, value []byte) {
-	config, ok := c.byID[name]
-	if !ok {
-		return
+func (c *configs) applyTarget(name string, value []byte) error {
+	if value == nil {
+		delete(c.targets, name)
+		return nil
 	}
-	config.target = TargetRunning
 	var v targetValue
-	if value != nil && json.Unmarshal(value, &v) == nil && v.State != "" {
-		config.target = v.State
+	if err := json.Unmarshal(value, &v); err != nil {
+		return err
 	}
-	c.byID[name] = config
+	switch v.State {
+	case TargetRunning, TargetPaused, TargetStopped:
+		c.targets[name] = v.State
+		return nil
+	}
+	return fmt.Errorf("there is no target state %q", v.State)
 }
 
 func (c *configs) get(name string) (connectorConfig, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	config, ok := c.byID[name]
-	config.settings = maps.Clone(config.settings)
-	return config, ok
+	settings, ok := c.settings[name]
+	return connectorConfig{maps.Clone(settings), cmp.Or(c.targets[name], TargetRunning)}, ok
 }
 
 func (c *configs) names() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Sorted(maps.Keys(c.byID))
+	return slices.Sorted(maps.Keys(c.settings))
 }
 
 // putConfig writes a configuration and returns when this worker has applied it.

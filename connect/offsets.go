@@ -26,7 +26,7 @@ func newOffsets() *offsets { return &offsets{byID: map[string]map[string]string{
 // [connector, source partition], both sides being maps. Ours have one entry.
 type (
 	sourcePartition struct {
-		Partition string `json:"partition"`
+		Partition *string `json:"partition"`
 	}
 	sourcePosition struct {
 		Position *string `json:"position"`
@@ -37,13 +37,13 @@ func (o *offsets) apply(key, value []byte) {
 	var parts []json.RawMessage
 	var name string
 	var partition sourcePartition
-	if json.Unmarshal(key, &parts) != nil || len(parts) != 2 || json.Unmarshal(parts[0], &name) != nil || json.Unmarshal(parts[1], &partition) != nil {
+	if json.Unmarshal(key, &parts) != nil || len(parts) != 2 || json.Unmarshal(parts[0], &name) != nil || json.Unmarshal(parts[1], &partition) != nil || partition.Partition == nil {
 		return // not written by a connector of ours
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if value == nil {
-		delete(o.byID[name], partition.Partition)
+		delete(o.byID[name], *partition.Partition)
 		return
 	}
 	var position sourcePosition
@@ -53,7 +53,7 @@ func (o *offsets) apply(key, value []byte) {
 	if o.byID[name] == nil {
 		o.byID[name] = map[string]string{}
 	}
-	o.byID[name][partition.Partition] = *position.Position
+	o.byID[name][*partition.Partition] = *position.Position
 }
 
 // of returns the positions of a connector's source partitions, as a copy, all
@@ -76,7 +76,7 @@ func (o *offsets) of(ctx context.Context, name string) (map[string]string, error
 func (o *offsets) store(ctx context.Context, name string, positions map[string]string) error {
 	entries := make([]table.Entry, 0, len(positions))
 	for partition, position := range positions {
-		key, err := json.Marshal([]any{name, sourcePartition{partition}})
+		key, err := json.Marshal([]any{name, sourcePartition{&partition}})
 		if err != nil {
 			return fmt.Errorf("encoding a source partition of %s: %w", name, err)
 		}

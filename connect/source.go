@@ -137,6 +137,8 @@ func (t *sourceTask) send(ctx context.Context, batch *connector.Batch) (*sent, e
 		if err == nil {
 			b.pending.Add(1)
 			t.client.Produce(ctx, record, t.answered(b))
+		} else if errors.Is(err, errNoTopic) {
+			return b, err // every record would be refused: a mistake in the configuration
 		} else if err := t.tolerate(fmt.Errorf("record %d at %s of %s: %w", i, r.Origin.Position, r.Origin.Partition, err)); err != nil {
 			return b, err
 		}
@@ -166,6 +168,8 @@ func (b *sent) answer() {
 	}
 }
 
+var errNoTopic = errors.New("the connector names no topic for its records: give it the setting topic")
+
 func (t *sourceTask) record(r *connector.Record) (*kgo.Record, error) {
 	key, err := t.key.Encode(r.Key)
 	if err != nil {
@@ -180,7 +184,7 @@ func (t *sourceTask) record(r *connector.Record) (*kgo.Record, error) {
 		record.Topic = t.topic
 	}
 	if record.Topic == "" {
-		return nil, errors.New("the connector names no topic for it: give the connector the setting topic")
+		return nil, errNoTopic
 	}
 	for _, h := range r.Headers {
 		record.Headers = append(record.Headers, kgo.RecordHeader{Key: h.Name, Value: h.Value})

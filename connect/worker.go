@@ -86,7 +86,7 @@ func New(ctx context.Context, cfg Config) (*Worker, error) {
 		return nil, err
 	}
 	w := &Worker{
-		cfg: cfg, configs: newConfigs(), offsets: newOffsets(), statuses: newStatuses(cfg.ID, cfg.Log),
+		cfg: cfg, configs: newConfigs(cfg.Log), offsets: newOffsets(), statuses: newStatuses(cfg.ID, cfg.Log),
 		wake: make(chan struct{}, 1), runners: map[string]*runner{},
 	}
 	open := func(topic string, partitions int32, apply func(key, value []byte)) (*table.Table, error) {

@@ -8,9 +8,11 @@
 package config
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/millrace/millrace/sdk/connector"
 )
@@ -49,9 +51,23 @@ func both(converters []string) []connector.Field {
 		{Name: TasksMax, Type: connector.Integer, Default: "1", Min: 1, Max: 1000, Doc: "the most tasks that the work is split into; each is a process"},
 		{Name: KeyConverter, Type: connector.String, Default: "json", Doc: converter("keys")},
 		{Name: ValueConverter, Type: connector.String, Default: "json", Doc: converter("values")},
+		schemasField(KeyConverter), schemasField(ValueConverter),
 		{Name: Tolerance, Type: connector.String, Default: "none", Valid: []string{"none", "all"},
 			Doc: "what one bad record does: none fails the task, all goes on without it (and counts and logs it)"},
 	}
+}
+
+// schemasField is the one setting that configurations of Kafka Connect give to
+// converters as a rule.
+func schemasField(converter string) connector.Field {
+	return connector.Field{Name: converter + ".schemas.enable", Type: connector.Boolean, Default: "false",
+		Doc: "whether JSON carries its schema; only false so far",
+		Check: func(text string) error {
+			if text == "true" {
+				return errors.New("JSON with schemas is not supported yet: set it to false")
+			}
+			return nil
+		}}
 }
 
 // Fields lists the common settings of connectors of a kind.
@@ -93,7 +109,13 @@ func ParseClass(class string, has func(plugin string) []Kind) (plugin string, ki
 // Check checks a whole configuration against the common settings and the
 // plugin's own, and returns the problems, nil if there are none.
 func Check(settings map[string]string, kind Kind, own []connector.Field, converters []string) []connector.Problem {
-	return connector.Check(append(Fields(kind, converters), own...), settings)
+	problems := connector.Check(append(Fields(kind, converters), own...), settings)
+	for i, p := range problems {
+		if p.Setting == "transforms" || strings.HasPrefix(p.Setting, "transforms.") {
+			problems[i].Message = "single-message transforms are not supported yet"
+		}
+	}
+	return problems
 }
 
 // Own returns the settings that are the plugin's, without the common ones.
@@ -145,6 +167,10 @@ func CheckName(name string) error {
 		return connector.Problemf(Name, "it has %d characters; 200 are allowed", len(name))
 	case strings.ContainsAny(name, "/\\") || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return connector.Problemf(Name, "%q holds a slash or a control character", name)
+	case !utf8.ValidString(name):
+		return connector.Problemf(Name, "%q is not UTF-8", name)
+	case name == "." || name == "..":
+		return connector.Problemf(Name, "%q is the name of a folder", name)
 	case strings.TrimSpace(name) != name:
 		return connector.Problemf(Name, "%q begins or ends with a space", name)
 	}

@@ -30,7 +30,7 @@ func (JSON) Decode(data []byte) (connector.Value, error) {
 	}
 	doc, err := connector.ParseDocument(data)
 	if err != nil {
-		return connector.Value{}, err
+		return connector.Value{}, fmt.Errorf("%w (the json converter reads JSON only; string and bytes read everything)", err)
 	}
 	return connector.DocumentValue(doc), nil
 }

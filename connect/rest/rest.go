@@ -47,6 +47,7 @@ func Handler(w Worker, version string, log *slog.Logger) http.Handler {
 		"GET /connectors/{name}":                         a.info,
 		"DELETE /connectors/{name}":                      a.delete,
 		"GET /connectors/{name}/config":                  a.config,
+		"PATCH /connectors/{name}/config":                a.patchConfig,
 		"PUT /connectors/{name}/config":                  a.putConfig,
 		"GET /connectors/{name}/status":                  a.status,
 		"GET /connectors/{name}/tasks":                   a.tasks,
@@ -57,6 +58,7 @@ func Handler(w Worker, version string, log *slog.Logger) http.Handler {
 		"PUT /connectors/{name}/resume":                  a.target(connect.TargetRunning, http.StatusAccepted),
 		"PUT /connectors/{name}/stop":                    a.target(connect.TargetStopped, http.StatusNoContent),
 		"GET /connector-plugins":                         a.plugins,
+		"GET /connector-plugins/{class}/config":          a.pluginConfig,
 		"PUT /connector-plugins/{class}/config/validate": a.validate,
 	} {
 		mux.Handle(pattern, a.handler(handle))
@@ -182,21 +184,18 @@ func (a *api) list(r *http.Request) (reply, error) {
 
 func (a *api) create(r *http.Request) (reply, error) {
 	var body struct {
-		Name   string            `json:"name"`
-		Config map[string]string `json:"config"`
+		Name   string   `json:"name"`
+		Config settings `json:"config"`
 	}
 	if err := decode(r, &body); err != nil {
 		return reply{}, err
 	}
-	if named := body.Config["name"]; named != "" && named != body.Name {
-		return reply{}, httpError{http.StatusBadRequest, fmt.Sprintf("the connector is called %q in the body and %q in its config", body.Name, named)}
+	if named := body.Config["name"]; named != nil && *named != body.Name {
+		return reply{}, httpError{http.StatusBadRequest, fmt.Sprintf("the connector is called %q in the body and %q in its config", body.Name, *named)}
 	}
-	settings := maps.Clone(body.Config)
-	if settings == nil {
-		settings = map[string]string{}
-	}
-	settings["name"] = body.Name
-	info, err := a.worker.Create(r.Context(), body.Name, settings)
+	config := body.Config.texts()
+	config["name"] = body.Name
+	info, err := a.worker.Create(r.Context(), body.Name, config)
 	return reply{http.StatusCreated, info}, err
 }
 
@@ -211,16 +210,41 @@ func (a *api) config(r *http.Request) (reply, error) {
 }
 
 func (a *api) putConfig(r *http.Request) (reply, error) {
-	settings := map[string]string{}
-	if err := decode(r, &settings); err != nil {
+	var given settings
+	if err := decode(r, &given); err != nil {
 		return reply{}, err
 	}
+	return a.store(r, given.texts())
+}
+
+// patchConfig changes some settings; a null takes one away (KIP-477).
+func (a *api) patchConfig(r *http.Request) (reply, error) {
+	var given settings
+	if err := decode(r, &given); err != nil {
+		return reply{}, err
+	}
+	info, err := a.worker.Info(r.Context(), r.PathValue("name"))
+	if err != nil {
+		return reply{}, err
+	}
+	config := maps.Clone(info.Config) // hidden secrets are put back by the worker
+	for name, value := range given {
+		if value == nil {
+			delete(config, name)
+		} else {
+			config[name] = *value
+		}
+	}
+	return a.store(r, config)
+}
+
+func (a *api) store(r *http.Request, config map[string]string) (reply, error) {
 	name := r.PathValue("name")
-	if named := settings["name"]; named != "" && named != name {
+	if named := config["name"]; named != "" && named != name {
 		return reply{}, httpError{http.StatusBadRequest, fmt.Sprintf("the connector is called %q in the path and %q in its config", name, named)}
 	}
-	settings["name"] = name
-	info, created, err := a.worker.Put(r.Context(), name, settings)
+	config["name"] = name
+	info, created, err := a.worker.Put(r.Context(), name, config)
 	if created {
 		return reply{http.StatusCreated, info}, err
 	}
@@ -273,8 +297,15 @@ func taskNumber(r *http.Request) (int, error) {
 	return n, nil
 }
 
+// restart starts the connector and its tasks anew. With ?includeTasks=true it
+// answers with the status, as Kafka Connect does (KIP-745).
 func (a *api) restart(r *http.Request) (reply, error) {
-	return reply{code: http.StatusNoContent}, a.worker.Restart(r.Context(), r.PathValue("name"))
+	name := r.PathValue("name")
+	if err := a.worker.Restart(r.Context(), name); err != nil || r.URL.Query().Get("includeTasks") != "true" {
+		return reply{code: http.StatusNoContent}, err
+	}
+	status, err := a.worker.Status(r.Context(), name)
+	return reply{http.StatusAccepted, status}, err
 }
 
 func (a *api) restartTask(r *http.Request) (reply, error) {
@@ -297,10 +328,20 @@ func (a *api) plugins(r *http.Request) (reply, error) {
 }
 
 func (a *api) validate(r *http.Request) (reply, error) {
-	settings := map[string]string{}
-	if err := decode(r, &settings); err != nil {
+	var given settings
+	if err := decode(r, &given); err != nil {
 		return reply{}, err
 	}
-	validation, err := a.worker.Validate(r.Context(), r.PathValue("class"), settings)
+	validation, err := a.worker.Validate(r.Context(), r.PathValue("class"), given.texts())
 	return ok(validation), err
+}
+
+// pluginConfig lists the settings of a connector class (KIP-769).
+func (a *api) pluginConfig(r *http.Request) (reply, error) {
+	validation, err := a.worker.Validate(r.Context(), r.PathValue("class"), map[string]string{})
+	definitions := []connect.SettingDefinition{}
+	for _, c := range validation.Configs {
+		definitions = append(definitions, c.Definition)
+	}
+	return ok(definitions), err
 }

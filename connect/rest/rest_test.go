@@ -125,12 +125,18 @@ func TestPathsAndStatusCodes(t *testing.T) {
 		{"PUT", "/connectors/a%20b/config", `{"connector.class":"y"}`, 200, `"connector.class":"y"`},
 		{"PUT", "/connectors/new/config", `{"connector.class":"y"}`, 201, `"name":"new"`},
 		{"PUT", "/connectors/new/config", `{"connector.class":"y","name":"other"}`, 400, `other`},
+		{"PUT", "/connectors/new/config", `{"connector.class":"y","tasks.max":2,"follow":false,"gone":null}`, 200, `"follow":"false","name":"new","tasks.max":"2"`},
+		{"PUT", "/connectors/new/config", `{"connector.class":["y"]}`, 400, `setting connector.class`},
+		{"PATCH", "/connectors/new/config", `{"follow":null,"tasks.max":"3"}`, 200, `{"connector.class":"y","name":"new","tasks.max":"3"}`},
+		{"PATCH", "/connectors/none/config", `{}`, 404, `not found`},
 		{"PUT", "/connectors/new/pause", "", 202, ""},
 		{"PUT", "/connectors/new/resume", "", 202, ""},
 		{"PUT", "/connectors/new/stop", "", 204, ""},
 		{"POST", "/connectors/new/restart", "", 204, ""},
+		{"POST", "/connectors/new/restart?includeTasks=true", "", 202, `"state":"RUNNING"`},
 		{"POST", "/connectors/new/tasks/0/restart", "", 204, ""},
 		{"GET", "/connector-plugins", "", 200, `"class":"file-source"`},
+		{"GET", "/connector-plugins/file-source/config", "", 200, `[]`},
 		{"PUT", "/connector-plugins/file-source/config/validate", `{}`, 200, `"error_count":0`},
 		{"DELETE", "/connectors/new", "", 204, ""},
 		{"DELETE", "/connectors/new", "", 404, `not found`},
@@ -154,7 +160,7 @@ func TestPathsAndStatusCodes(t *testing.T) {
 			t.Errorf("%s %s: the body is not JSON: %s", s.method, s.path, body)
 		}
 	}
-	if worker.targets["new"] != connect.TargetStopped || strings.Join(worker.restart, ",") != "new,new/0" {
+	if worker.targets["new"] != connect.TargetStopped || strings.Join(worker.restart, ",") != "new,new,new/0" {
 		t.Errorf("the worker was asked for %v, %v", worker.targets, worker.restart)
 	}
 }
