@@ -24,13 +24,14 @@ type ConnectorStatus struct {
 	Type      string       `json:"type"`
 }
 
-// TaskStatus is the status of one task. Records and Bytes count what it has
-// moved since it was started, and Progress tells how far a source is that
-// knows its size.
+// TaskStatus is the status of one task. Records counts what it has moved since
+// it was started, Skipped the bad records that errors.tolerance=all had it pass
+// over, and Progress tells how far a source is that knows its size.
 type TaskStatus struct {
 	ID int `json:"id"`
 	Status
 	Records  int64     `json:"records"`
+	Skipped  int64     `json:"skipped"`
 	Progress *Progress `json:"progress,omitempty"`
 }
 

@@ -21,7 +21,8 @@ type task struct {
 	gate      *gate
 	log       *slog.Logger
 
-	records  atomic.Int64
+	records  atomic.Int64 // done with, the skipped ones included
+	skipped  atomic.Int64
 	progress atomic.Pointer[Progress]
 	// restart asks for the process to be started anew; it holds one request.
 	restart chan struct{}
@@ -35,6 +36,7 @@ var errRestart = errors.New("restart requested")
 func (t *task) loop(ctx context.Context) {
 	for {
 		t.records.Store(0)
+		t.skipped.Store(0)
 		t.reportActive(nil)
 		err := t.runUntilRestart(ctx)
 		switch {
@@ -95,6 +97,7 @@ func (t *task) tolerate(err error) error {
 	if t.settings[config.Tolerance] != "all" {
 		return fmt.Errorf("%w; errors.tolerance=all would go on without it", err)
 	}
+	t.skipped.Add(1)
 	t.log.Warn("bad record", "err", err)
 	return nil
 }
@@ -139,7 +142,8 @@ func (t *task) status() TaskStatus {
 	return TaskStatus{
 		ID:       t.number,
 		Status:   t.worker.statuses.get(taskKey(t.connector, t.number)),
-		Records:  t.records.Load(),
+		Records:  max(0, t.records.Load()-t.skipped.Load()),
+		Skipped:  t.skipped.Load(),
 		Progress: t.progress.Load(),
 	}
 }

@@ -31,6 +31,8 @@ type bench struct {
 	stop    func()
 	// commitInterval of the next worker to be started.
 	commitInterval time.Duration
+	// configTopic and offsetTopic of that worker; empty means the default.
+	configTopic, offsetTopic string
 }
 
 func newBench(t *testing.T) *bench {
@@ -42,12 +44,7 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) start() {
 	b.Helper()
-	log := slog.New(slog.NewTextHandler(b.Output(), nil))
-	h, err := host.New(host.Config{Bundled: testPlugins(), Log: log, Backoff: host.Backoff{First: 10 * time.Millisecond}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	w, err := New(b.Context(), Config{Client: b.cluster.ClientOptions(), Host: h, ID: "here:1", StateDir: b.dir, CommitInterval: b.commitInterval, Log: log})
+	w, err := b.newWorker()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -62,6 +59,16 @@ func (b *bench) start() {
 		}
 		b.stop = func() {}
 	}
+}
+
+func (b *bench) newWorker() (*Worker, error) {
+	b.Helper()
+	log := slog.New(slog.NewTextHandler(b.Output(), nil))
+	h, err := host.New(host.Config{Bundled: testPlugins(), Log: log, Backoff: host.Backoff{First: 10 * time.Millisecond}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return New(b.Context(), Config{Client: b.cluster.ClientOptions(), Host: h, ID: "here:1", StateDir: b.dir, CommitInterval: b.commitInterval, ConfigTopic: b.configTopic, OffsetTopic: b.offsetTopic, Log: log})
 }
 
 func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
@@ -336,7 +343,9 @@ func TestBadRecordFailsTheTaskUnlessTolerated(t *testing.T) {
 		t.Errorf("the trace is %q", s.Trace)
 	}
 	b.create("tolerant", map[string]string{"connector.class": "numbers", "topic": "good", "count": "100", "bad.every": "10", "errors.tolerance": "all"})
-	b.awaitTask("tolerant", Completed)
+	if s := b.awaitTask("tolerant", Completed); s.Records != 90 || s.Skipped != 10 {
+		t.Errorf("the status counts %d records and %d skipped, want 90 and 10", s.Records, s.Skipped)
+	}
 	if n := b.end("good"); n != 90 {
 		t.Errorf("the topic has %d records, want the 90 good ones", n)
 	}

@@ -87,9 +87,9 @@ func newConnectorStatus(s *session, rest *restClient) *cobra.Command {
 			}
 			var cells [][]string
 			for _, t := range status.Tasks {
-				cells = append(cells, []string{strconv.Itoa(t.ID), string(t.State), strconv.FormatInt(t.Records, 10), t.WorkerID, t.Trace})
+				cells = append(cells, []string{strconv.Itoa(t.ID), string(t.State), strconv.FormatInt(t.Records, 10), strconv.FormatInt(t.Skipped, 10), t.WorkerID, t.Trace})
 			}
-			return s.table(nil, []string{"TASK", "STATE", "RECORDS", "WORKER", "CAUSE"}, cells)
+			return s.table(nil, []string{"TASK", "STATE", "RECORDS", "SKIPPED", "WORKER", "CAUSE"}, cells)
 		},
 	}
 }
