@@ -22,8 +22,8 @@ import (
 
 // applier makes the logs and the coordinators of this broker what the metadata
 // says that they are: apply runs first for the whole image, then for each
-// change, on the goroutine of the metadata's subscription; recovered comes in
-// between.
+// change, on the goroutine of the metadata's subscription; failed and recovered
+// come in between.
 type applier struct {
 	self     ident.BrokerID
 	settings *settings.Broker
@@ -208,6 +208,14 @@ func (a *applier) lead(p *partition.Partition, before, now *cluster.Partition) {
 		a.groups.Lead(p.Name().Partition, &coord.PartitionLog{
 			Partition: p, Epoch: now.LeaderEpoch, Codecs: a.codecs, Now: a.now,
 		})
+	}
+}
+
+// failed drops the coordinator of a partition whose disk failed: it may know
+// records that the log has lost.
+func (a *applier) failed(p *partition.Partition) {
+	if p.Name().Topic == cluster.OffsetsTopic {
+		a.groups.Resign(p.Name().Partition)
 	}
 }
 

@@ -84,7 +84,7 @@ func New(cfg Config) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{log: cfg.Log, settings: parsed, dial: cfg.DialFunc}
-	for _, start := range []func(Config) error{b.listen, b.openFolder, b.openMetadata, b.openLogs, b.openGroups, b.applyMetadata, b.openServer} {
+	for _, start := range []func(Config) error{b.listen, b.openFolder, b.openMetadata, b.openGroups, b.openLogs, b.applyMetadata, b.openServer} {
 		if err := start(cfg); err != nil {
 			return nil, errors.Join(startError(err), b.close(context.Background()))
 		}
@@ -210,7 +210,7 @@ func (b *Broker) openMetadata(cfg Config) (err error) {
 
 func (b *Broker) openLogs(cfg Config) (err error) {
 	b.applier = &applier{
-		self: b.id(), settings: b.settings, node: b.node, codecs: batch.NewCodecs(), now: cfg.Now, log: cfg.Log,
+		self: b.id(), settings: b.settings, node: b.node, groups: b.groups, codecs: batch.NewCodecs(), now: cfg.Now, log: cfg.Log,
 	}
 	b.logs, err = logs.Open(logs.Config{
 		Folder:             b.folder,
@@ -220,6 +220,7 @@ func (b *Broker) openLogs(cfg Config) (err error) {
 		Now:                cfg.Now,
 		Jitter:             rand.N[time.Duration],
 		Logger:             cfg.Log,
+		Failed:             b.applier.failed,
 		Recovered:          b.applier.recovered,
 	})
 	if err != nil {
@@ -248,7 +249,7 @@ func (b *Broker) openGroups(cfg Config) (err error) {
 // applyMetadata opens the partitions that the metadata gives to this broker,
 // keeps to it from then on, and makes the broker known.
 func (b *Broker) applyMetadata(cfg Config) error {
-	b.applier.logs, b.applier.groups = b.logs, b.groups
+	b.applier.logs = b.logs
 	b.unsubscribe = b.node.Subscribe(b.applier.apply)
 	ctx, cancel := context.WithTimeout(context.Background(), registerTimeout)
 	defer cancel()

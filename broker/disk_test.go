@@ -244,3 +244,39 @@ func TestFailedMetadataDiskEndsTheBrokerAndSaysWhy(t *testing.T) {
 		t.Fatal("the broker goes on without metadata")
 	}
 }
+
+// Groups live in a log like any other: what was committed is there when the
+// disk is well again, and what failed may be tried again.
+func TestOffsetsOutliveAFailingDisk(t *testing.T) {
+	for name, fail := range map[string]func(*disk.Faults){
+		"full disk": func(f *disk.Faults) { f.SetSpace(10) },
+		"failed sync": func(f *disk.Faults) {
+			f.FailSync(func(path string) bool { return strings.Contains(path, "__consumer") })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := brokertest.Start(t)
+			createTopic(t, newClient(t, c), "base", 1, nil)
+			conn := dial(t, c)
+			l := &ledger{commits: map[string]int64{}}
+			l.commit(t, conn, "readers")
+			fail(c.Faults())
+			req := kmsg.NewPtrOffsetCommitRequest()
+			req.Version, req.Group, req.Generation = 8, "readers", -1
+			rt, rp := kmsg.NewOffsetCommitRequestTopic(), kmsg.NewOffsetCommitRequestTopicPartition()
+			rp.Offset = 100
+			rt.Topic, rt.Partitions = "base", append(rt.Partitions, rp)
+			req.Topics = append(req.Topics, rt)
+			code := ask[*kmsg.OffsetCommitResponse](conn, req).Topics[0].Partitions[0].ErrorCode
+			if !kerr.IsRetriable(kerr.ErrorForCode(code)) {
+				t.Errorf("a commit that cannot be stored gives %v, want an error that clients try again after", kerr.ErrorForCode(code))
+			}
+			c.Faults().SetSpace(-1)
+			c.Faults().FailSync(nil)
+			l.check(t, conn) // 1, and not 100
+			l.commit(t, conn, "readers")
+			c.Restart()
+			l.check(t, dial(t, c))
+		})
+	}
+}

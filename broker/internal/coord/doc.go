@@ -27,8 +27,8 @@
 //
 // An append that fails has written nothing and replayed nothing, and the
 // machine learns so at once. An append that succeeded but does not get
-// committed has two ends: the partition loses its leader, then the shard is
-// dropped with all its state; or the wait was too long, then the caller is
+// committed has two ends: the partition loses its leader or its disk, then the
+// shard is dropped with all its state; or the wait was too long, then the caller is
 // told, while the record stays in the log and most likely commits later. Both
 // leave nothing to undo.
 //

@@ -194,13 +194,22 @@ func (h *host[M]) run(ctx context.Context) {
 			h.end()
 			return
 		case do := <-h.queue:
-			do()
+			h.unlessOver(ctx, do)
 		case <-h.wake:
-			h.core.Deliver()
+			h.unlessOver(ctx, h.core.Deliver)
 		case <-timer.C:
-			h.core.Expire(h.cfg.Now())
+			h.unlessOver(ctx, func() { h.core.Expire(h.cfg.Now()) })
 		}
 	}
+}
+
+// unlessOver does something with the shard, or ends it if it was resigned, after
+// which its state counts for nothing: records may be in it that were lost.
+func (h *host[M]) unlessOver(ctx context.Context, do func()) {
+	if ctx.Err() != nil {
+		h.core.Abort(ErrNotCoordinator)
+	}
+	do() // after an abort it only answers
 }
 
 // load replays the log. It reports whether the shard is to be served.

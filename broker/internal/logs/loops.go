@@ -71,6 +71,9 @@ func isGone(err error) bool {
 // failed is called by a partition whose disk failed. It is opened again, with
 // growing pauses until that works.
 func (m *Manager) failed(p *partition.Partition, _ error) {
+	if m.cfg.Failed != nil {
+		m.cfg.Failed(p)
+	}
 	m.Retry(p.Name(), func() error {
 		err := p.Reopen()
 		if err == nil && m.cfg.Recovered != nil {

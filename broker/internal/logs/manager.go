@@ -39,6 +39,9 @@ type Config struct {
 	Jitter func(max time.Duration) time.Duration
 	// Logger is told what no caller is; nil discards.
 	Logger *slog.Logger
+	// Failed, if not nil, is called when the disk of a partition failed, before
+	// those who wait for the partition are told. It must not block.
+	Failed func(p *partition.Partition)
 	// Recovered, if not nil, is called after a partition whose disk had failed
 	// is usable again. It leads nothing then: give it its leadership back with
 	// BecomeLeader. It runs on a goroutine of its own.

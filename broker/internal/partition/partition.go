@@ -196,15 +196,17 @@ func (p *Partition) withCalls(f func(c *calls) error) error {
 	return err
 }
 
+// run tells of a failure first: whoever keeps state that rests on the log must
+// know before those who waited for the log are answered.
 func (p *Partition) run(c *calls) {
+	if c.failed != nil && p.cfg.Hooks.Failed != nil {
+		p.cfg.Hooks.Failed(p, c.failed)
+	}
 	for _, w := range c.done {
 		w.done(w.result)
 	}
 	for _, notify := range c.notify {
 		notify()
-	}
-	if c.failed != nil && p.cfg.Hooks.Failed != nil {
-		p.cfg.Hooks.Failed(p, c.failed)
 	}
 }
 
