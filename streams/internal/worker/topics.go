@@ -8,10 +8,12 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/millrace/millrace/streams/internal/topology"
 )
@@ -21,6 +23,9 @@ const clusterReadyMax = time.Minute
 
 // topicsReadyMax is how long new internal topics may take until every partition has a leader.
 const topicsReadyMax = 30 * time.Second
+
+// outputsReadyMax is how long a cluster that makes topics on demand may take for the output topics.
+const outputsReadyMax = time.Second
 
 // deleteRetentionDefault is Kafka's delete.retention.ms, for when the cluster does not tell.
 const deleteRetentionDefault = 24 * time.Hour
@@ -62,6 +67,9 @@ func prepareTopics(ctx context.Context, rt *Runtime) (*topics, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := rt.checkOutputs(ctx); err != nil {
+		return nil, err
+	}
 	t := &topics{plan: plan, ids: map[string][16]byte{}, tombstones: map[string]time.Duration{}, made: map[string]bool{}}
 	if len(rt.cfg.Topology.Topics) == 0 {
 		return t, nil
@@ -71,6 +79,60 @@ func prepareTopics(ctx context.Context, rt *Runtime) (*topics, error) {
 	}
 	t.readTombstones(ctx, rt)
 	return t, nil
+}
+
+// checkOutputs makes sure that the topics which the job writes exist, before it runs for an hour and ends at its first
+// write. A cluster that makes topics on demand is asked to.
+func (rt *Runtime) checkOutputs(ctx context.Context) error {
+	outputs := rt.cfg.Topology.ExternalSinks()
+	if len(outputs) == 0 {
+		return nil
+	}
+	var missing []string
+	look := func(ctx context.Context) error {
+		found, err := rt.admin.ListTopics(ctx, outputs...)
+		if err != nil {
+			return err
+		}
+		missing = slices.DeleteFunc(slices.Clone(outputs), func(topic string) bool {
+			return !errors.Is(found[topic].Err, kerr.UnknownTopicOrPartition)
+		})
+		return nil
+	}
+	if err := rt.retry(ctx, "asking the cluster for the output topics", look); err != nil || len(missing) == 0 {
+		return err
+	}
+	req := kmsg.NewPtrMetadataRequest()
+	req.AllowAutoTopicCreation = true
+	for _, topic := range missing {
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = kmsg.StringPtr(topic)
+		req.Topics = append(req.Topics, t)
+	}
+	asking, cancel := context.WithTimeout(ctx, outputsReadyMax)
+	defer cancel()
+	_, err := req.RequestWith(asking, rt.second) // the next look says what came of it
+	for err == nil && len(missing) > 0 {
+		select {
+		case <-time.After(outputsReadyMax / 10):
+			err = look(asking)
+		case <-asking.Done():
+			err = asking.Err()
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("the job writes to topics that do not exist: create %s", quotedList(missing))
+	}
+	return nil
+}
+
+// quotedList lists names for a sentence.
+func quotedList(names []string) string {
+	var out []string
+	for _, n := range names {
+		out = append(out, strconv.Quote(n))
+	}
+	return strings.Join(out, ", ")
 }
 
 // makeInternal makes missing internal topics and waits until all can be used. Another instance may make them at the same
