@@ -144,8 +144,18 @@ func (a *App) Run(ctx context.Context) error {
 	return a.runtime.Run(ctx)
 }
 
+// WaitCaughtUp waits until the job, in all its processes together, has processed and committed what its input topics hold
+// at the time of the call, with everything that follows from it: queries and output topics show it then. It is for tests,
+// and for services that answer queries only when they are up to date. It may be called before Run. It fails when ctx ends,
+// saying what is behind, and with [ErrEnded] when Run returns before.
+func (a *App) WaitCaughtUp(ctx context.Context) error { return a.runtime.WaitCaughtUp(ctx) }
+
+// ErrEnded says that Run returned before what was waited for.
+var ErrEnded = worker.ErrEnded
+
 // Query returns a view of a key-value store: its committed content in the partitions that this process has. It works
-// from any goroutine, for as long as the job runs; a partition that is being restored is not in it.
+// from any goroutine, for as long as the job runs; a partition that is being restored is not in it. While
+// none is here, its methods fail with [state.ErrUnavailable]; a store that the topology does not have is another error.
 func (a *App) Query[K, V any](r state.KeyValueRef[K, V]) state.ReadOnly[K, V] {
 	return state.NewReadOnly(a.runtime.Stores, r)
 }

@@ -142,7 +142,7 @@ func (s *subject) show(t *rapid.T, committed bool) string {
 	all := window.Span{Start: 0, End: 1 << 60}
 	var errs [3]error
 	if committed {
-		source := func(string) []*state.Stores { return []*state.Stores{s.stores} }
+		source := func(string) ([]*state.Stores, error) { return []*state.Stores{s.stores}, nil }
 		errs[0] = state.NewReadOnly(source, s.pairs).All(pair)
 		errs[1] = state.NewReadOnlyWindow(source, s.windows).All(all, windowed)
 		errs[2] = state.NewReadOnlySession(source, s.sessions).All(session)

@@ -12,8 +12,9 @@ import (
 var ErrUnavailable = errors.New("store is not available in this process now")
 
 // Source gives the stores of the tasks that run in this process and have a
-// store of that name. It may be called from any goroutine.
-type Source func(store string) []*Stores
+// store of that name, or an error if the job has none of that name. It may be
+// called from any goroutine.
+type Source func(store string) ([]*Stores, error)
 
 // ReadOnly reads a key-value store from outside of its tasks: the committed
 // state of all its partitions that are in this process. Any number of
@@ -181,8 +182,12 @@ func (r ReadOnlySession[K, V]) All(yield func(key K, span window.Span, value V) 
 // eachOf reads the stores of one task after the other until read says that no
 // more is wanted. Tasks that are closed meanwhile are passed over.
 func eachOf(source Source, spec Spec, read func(*Stores) (more bool, err error)) error {
+	all, err := source(spec.Name)
+	if err != nil {
+		return err
+	}
 	reached := false
-	for _, s := range source(spec.Name) {
+	for _, s := range all {
 		more := true
 		err := s.committed(func() (err error) {
 			more, err = read(s)

@@ -191,7 +191,7 @@ func TestCrashLeavesAWholeCommit(t *testing.T) {
 
 func TestReadersSeeCommittedStateOnly(t *testing.T) {
 	s := mustOpen(t, state.Config{Dir: "task", FS: vfs.NewMem(), Specs: []state.Spec{counts.Spec()}})
-	view := state.NewReadOnly(func(string) []*state.Stores { return []*state.Stores{s} }, counts)
+	view := state.NewReadOnly(func(string) ([]*state.Stores, error) { return []*state.Stores{s}, nil }, counts)
 	kv, err := counts.In(s)
 	must(t, err)
 	must(t, kv.Put("k", 1, 5))
@@ -213,7 +213,7 @@ func TestReadersAndOwnerRunConcurrently(t *testing.T) {
 	for _, opts := range [][]state.Option{nil, {state.InMemory()}} {
 		ref := state.NewKeyValue("k", serde.String, serde.Int64, opts...)
 		s := mustOpen(t, state.Config{Dir: "task", FS: vfs.NewMem(), Specs: []state.Spec{ref.Spec()}})
-		view := state.NewReadOnly(func(string) []*state.Stores { return []*state.Stores{s} }, ref)
+		view := state.NewReadOnly(func(string) ([]*state.Stores, error) { return []*state.Stores{s}, nil }, ref)
 		done := make(chan error, 2)
 		for range cap(done) {
 			go func() {

@@ -368,14 +368,14 @@ func (d *Driver) Session[K, V any](ref state.SessionRef[K, V]) state.ReadOnlySes
 	return state.NewReadOnlySession(d.stores, ref)
 }
 
-func (d *Driver) stores(name string) []*state.Stores {
+func (d *Driver) stores(name string) ([]*state.Stores, error) {
 	var all []*state.Stores
 	for _, r := range d.tasks {
 		if slices.Contains(r.program.Sub.Stores, name) {
 			all = append(all, r.stores)
 		}
 	}
-	return all
+	return all, nil
 }
 
 // run steps all tasks until none has anything to do, then commits.

@@ -123,9 +123,14 @@ func newThread(rt *Runtime, index int) (*thread, error) {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	t.client = client
-	level, _ := client.OptValue(kgo.FetchIsolationLevel).(int8)
-	t.readCommitted = level == readCommitted
+	t.readCommitted = readsCommitted(client)
 	return t, nil
+}
+
+// readsCommitted tells whether a client hides what is not committed.
+func readsCommitted(client *kgo.Client) bool {
+	level, _ := client.OptValue(kgo.FetchIsolationLevel).(int8)
+	return level == readCommitted
 }
 
 // callback makes a kgo callback that waits until the thread has dealt with the event.
@@ -314,6 +319,8 @@ func (t *thread) poll(ctx context.Context, idle bool) error {
 		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		case isFatal(err):
 			fatal = fmt.Errorf("reading %s[%d]: %w", topic, partition, err)
+		case errors.As(err, new(*kgo.ErrGroupSession)):
+			t.log.Warn("cannot join the job's group yet; trying again", "group", t.rt.cfg.Topology.Application, "err", errors.Unwrap(err))
 		default:
 			t.log.Warn("reading an input", "topic", topic, "partition", partition, "err", err)
 		}

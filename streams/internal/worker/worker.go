@@ -87,6 +87,7 @@ type Runtime struct {
 	totals  Totals
 
 	restores   chan struct{}  // one element for each that runs
+	ended      chan struct{}  // closed when Run returns
 	background sync.WaitGroup // purges; they end with their thread's context
 }
 
@@ -95,7 +96,7 @@ func New(cfg Config) *Runtime {
 	rt := &Runtime{
 		cfg: cfg, subOf: map[string]*task.Program{}, program: map[string]*task.Program{},
 		open: map[task.ID]*state.Stores{}, outside: map[string]int32{}, reports: map[task.ID]TaskStatus{}, phase: Created,
-		restores: make(chan struct{}, restoresMax),
+		restores: make(chan struct{}, restoresMax), ended: make(chan struct{}),
 	}
 	for _, p := range cfg.Programs {
 		rt.program[p.Sub.Name] = p
@@ -110,6 +111,7 @@ func New(cfg Config) *Runtime {
 // clean stop, or what ended the job.
 func (rt *Runtime) Run(ctx context.Context) (err error) {
 	rt.setPhase(Starting)
+	defer close(rt.ended)
 	defer func() {
 		if err != nil {
 			rt.setPhase(Failed)
@@ -196,8 +198,12 @@ func (rt *Runtime) clientOptions(role string) []kgo.Opt {
 	return append(opts, kgo.ClientID(rt.cfg.Topology.Application+"-"+role))
 }
 
-// Stores returns the stores of the tasks that run here and have a store of that name, in the order of their partitions.
-func (rt *Runtime) Stores(store string) []*state.Stores {
+// Stores returns the stores of the tasks that run here and have a store of that name, in the order of their partitions. It
+// fails if the topology has no such store.
+func (rt *Runtime) Stores(store string) ([]*state.Stores, error) {
+	if _, ok := rt.cfg.Topology.Store(store); !ok {
+		return nil, rt.unknownStore(store)
+	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	var ids []task.ID
@@ -211,7 +217,22 @@ func (rt *Runtime) Stores(store string) []*state.Stores {
 	for _, id := range ids {
 		out = append(out, rt.open[id])
 	}
-	return out
+	return out, nil
+}
+
+// unknownStore says which stores there are. Waiting does not help here, so it is not ErrUnavailable.
+func (rt *Runtime) unknownStore(store string) error {
+	if store == "" {
+		return fmt.Errorf("job %q: the reference names no store: take it from the table, or make it with state.NewKeyValue, NewWindow or NewSession", rt.cfg.Topology.Application)
+	}
+	var names []string
+	for _, s := range rt.cfg.Topology.Stores {
+		names = append(names, s.Spec.Name)
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("job %q has no store %q: it has no stores", rt.cfg.Topology.Application, store)
+	}
+	return fmt.Errorf("job %q has no store %q: it has %s", rt.cfg.Topology.Application, store, quotedList(names))
 }
 
 func (rt *Runtime) setMemory(m *state.Memory) {
