@@ -207,7 +207,7 @@ func (p *produceRequest) finish() {
 		for j := range p.resp.Topics[i].Partitions {
 			if code := p.resp.Topics[i].Partitions[j].ErrorCode; code != 0 {
 				p.s.Log.Info("closing the connection of a producer with acks=0, whose records were refused",
-					"client", p.r.ClientAddr, "err", kerr.ErrorForCode(code))
+					"client", p.r.ClientAddr.String(), "err", kerr.ErrorForCode(code))
 				p.r.Disconnect()
 				return
 			}

@@ -82,7 +82,7 @@ func (c *Conn) run() {
 		c.endReading() // answer what is pending, then close
 	} else {
 		if errors.Is(err, wire.ErrMalformed) {
-			c.server.cfg.Log.Warn("closing a connection", "client", c.RemoteAddr(), "listener", c.listener, "err", err)
+			c.server.cfg.Log.Warn("closing a connection", "client", c.RemoteAddr().String(), "listener", c.listener, "err", err)
 		}
 		c.close()
 	}
@@ -283,7 +283,7 @@ func (c *Conn) complete(p *pending, r *wire.Reply) {
 func (c *Conn) writeLoop() {
 	for p := c.next(true); p != nil; p = c.next(true) {
 		if err := c.writeReady(p); err != nil {
-			c.server.cfg.Log.Debug("writing a reply failed", "client", c.RemoteAddr(), "err", err)
+			c.server.cfg.Log.Debug("writing a reply failed", "client", c.RemoteAddr().String(), "err", err)
 			c.close()
 			return
 		}

@@ -261,7 +261,7 @@ func (s *Server) serve(listener string, nc net.Conn) {
 	if stopping || over {
 		if news {
 			s.cfg.Log.Warn("too many connections; new ones are closed until some end",
-				"limit", s.cfg.Connections, "client", nc.RemoteAddr())
+				"limit", s.cfg.Connections, "client", nc.RemoteAddr().String())
 		}
 		c.close()
 		return
