@@ -186,3 +186,29 @@ func TestLargeRecordPassesUpToTheTopicsLimit(t *testing.T) {
 	b.sink("out", "large")
 	b.await("the line", func() bool { return len(b.lines("out")[0]) == 3_900_000 })
 }
+
+// Topics that someone else has made under which the worker would forget are
+// refused, as Kafka Connect does.
+func TestUnfitTopicsAreRefused(t *testing.T) {
+	b := newBench(t)
+	b.stop()
+	b.topic("deleting", map[string]string{"cleanup.policy": "delete"})
+	b.topic("both", map[string]string{"cleanup.policy": "compact,delete"})
+	for _, topic := range []string{"deleting", "both"} {
+		b.offsetTopic = topic
+		if w, err := b.newWorker(); err == nil {
+			w.Close()
+			t.Errorf("a worker takes topic %s", topic)
+		} else if !strings.Contains(err.Error(), topic) || !strings.Contains(err.Error(), "must have compact") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	b.offsetTopic = ""
+	b.configTopic = "connect-offsets" // of five partitions
+	if w, err := b.newWorker(); err == nil {
+		w.Close()
+		t.Error("a worker takes a configuration topic of five partitions")
+	} else if !strings.Contains(err.Error(), "5 partitions") {
+		t.Errorf("the error is %v", err)
+	}
+}

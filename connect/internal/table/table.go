@@ -27,7 +27,8 @@ type Config struct {
 	// Topic is created, compacted, if it is missing.
 	Topic string
 	// Partitions and Replication are used when the topic is created. The
-	// order of writes is kept within a key; with one partition, overall.
+	// order of writes is kept within a key; with one partition, overall: then
+	// a topic that has more is refused.
 	Partitions  int32
 	Replication int16
 	// Apply is called for each record, oldest first within its partition, by
@@ -49,7 +50,7 @@ type Table struct {
 	mu       sync.Mutex
 	position map[int32]int64 // next offset to be applied, by partition
 	moved    chan struct{}   // closed and replaced whenever position advances
-	failed   error           // set once, when following ended
+	closed   bool            // following has ended
 }
 
 // Open creates the topic if need be, applies all that it holds at this moment,
@@ -77,6 +78,9 @@ func (t *Table) open(ctx context.Context) error {
 	if err := t.create(ctx); err != nil {
 		return err
 	}
+	if err := t.checkPolicy(ctx); err != nil {
+		return err
+	}
 	starts, err := t.listed(t.admin.ListStartOffsets(ctx, t.cfg.Topic))
 	if err != nil {
 		return fmt.Errorf("finding its start: %w", err)
@@ -84,6 +88,9 @@ func (t *Table) open(ctx context.Context) error {
 	ends, err := t.ends(ctx)
 	if err != nil {
 		return err
+	}
+	if t.cfg.Partitions == 1 && len(starts) != 1 {
+		return fmt.Errorf("it has %d partitions and must have one, which keeps all changes in order: delete it, or use another topic", len(starts))
 	}
 	from := map[int32]kgo.Offset{}
 	for p, start := range starts {
@@ -128,6 +135,33 @@ func (t *Table) create(ctx context.Context) error {
 	}
 }
 
+// checkPolicy refuses a topic that someone else made with settings under which
+// brokers would delete what is still valid. Who may not see the settings has to
+// take the topic as it is.
+func (t *Table) checkPolicy(ctx context.Context) error {
+	configs, err := t.admin.DescribeTopicConfigs(ctx, t.cfg.Topic)
+	if err != nil {
+		return fmt.Errorf("looking up its settings: %w", err)
+	}
+	config, err := configs.On(t.cfg.Topic, nil)
+	if err == nil {
+		err = config.Err
+	}
+	if errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed) {
+		t.cfg.Log.Warn("cannot see whether a topic is compacted, as it must be", "topic", t.cfg.Topic, "err", err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking up its settings: %w", err)
+	}
+	for _, c := range config.Configs {
+		if c.Key == "cleanup.policy" && c.MaybeValue() != "compact" {
+			return fmt.Errorf("it has cleanup.policy=%s and must have compact, or brokers would delete what is still valid: change the topic's setting, or use another topic", c.MaybeValue())
+		}
+	}
+	return nil
+}
+
 // ends returns the offset behind the last committed record of each partition.
 func (t *Table) ends(ctx context.Context) (map[int32]int64, error) {
 	ends, err := t.listed(t.admin.ListCommittedOffsets(ctx, t.cfg.Topic))
@@ -149,22 +183,25 @@ func (t *Table) listed(offsets kadm.ListedOffsets, err error) (map[int32]int64, 
 	return byPartition, nil
 }
 
+// follow applies what comes until ctx ends. Whatever goes wrong, the client
+// tries again by itself; the writes of this process fail or hang meanwhile.
 func (t *Table) follow(ctx context.Context) {
 	defer close(t.done)
-	for {
+	for ctx.Err() == nil {
 		err := t.poll(ctx)
-		if err == nil {
+		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		if ctx.Err() == nil {
-			t.cfg.Log.Error("following a table ended", "topic", t.cfg.Topic, "err", err)
+		t.cfg.Log.Error("following a table is being tried again", "topic", t.cfg.Topic, "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
 		}
-		t.mu.Lock()
-		t.failed = fmt.Errorf("following table %s: %w", t.cfg.Topic, err)
-		close(t.moved)
-		t.mu.Unlock()
-		return
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	close(t.moved)
 }
 
 // poll applies what the next fetch brings.
@@ -172,11 +209,6 @@ func (t *Table) poll(ctx context.Context) error {
 	fetches := t.client.PollFetches(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
-	}
-	for _, e := range fetches.Errors() {
-		if !kerr.IsRetriable(e.Err) {
-			return fmt.Errorf("partition %d: %w", e.Partition, e.Err)
-		}
 	}
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 		if len(p.Records) == 0 {
@@ -193,6 +225,14 @@ func (t *Table) poll(ctx context.Context) error {
 		t.moved = make(chan struct{})
 		t.mu.Unlock()
 	})
+	for _, e := range fetches.Errors() {
+		var lost *kgo.ErrDataLoss // the client goes on behind the loss
+		if errors.As(e.Err, &lost) {
+			t.cfg.Log.Error("records of a table are lost", "topic", t.cfg.Topic, "err", lost)
+		} else if !kerr.IsRetriable(e.Err) {
+			return fmt.Errorf("partition %d: %w", e.Partition, e.Err)
+		}
+	}
 	return nil
 }
 
@@ -233,13 +273,13 @@ func (t *Table) Sync(ctx context.Context) error {
 	}
 	for {
 		t.mu.Lock()
-		moved, failed := t.moved, t.failed
+		moved, closed := t.moved, t.closed
 		t.mu.Unlock()
-		if failed != nil {
-			return failed
-		}
 		if t.reached(ends) {
 			return nil
+		}
+		if closed {
+			return fmt.Errorf("reading table %s to its end: %w", t.cfg.Topic, kgo.ErrClientClosed)
 		}
 		select {
 		case <-moved:
