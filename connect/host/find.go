@@ -173,8 +173,8 @@ func readSpec(ctx context.Context, path string, stat fs.FileInfo) (connector.Man
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	switch err := cmd.Run(); {
 	case ctx.Err() != nil:
-		return connector.Manifest{}, fmt.Errorf("it had not printed its spec and ended after %v (main has to call connector.Serve first thing): %w %s",
-			specTimeout, ctx.Err(), strings.TrimSpace(stderr.String()))
+		return connector.Manifest{}, fmt.Errorf("it had not printed its spec and ended in time (main has to call connector.Serve first thing): %w %s",
+			ctx.Err(), strings.TrimSpace(stderr.String()))
 	case err != nil:
 		return connector.Manifest{}, fmt.Errorf("%w %s", err, strings.TrimSpace(stderr.String()))
 	}

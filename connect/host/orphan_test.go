@@ -23,12 +23,12 @@ func beWorker(dir string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	source, err := h.OpenSource(TaskConfig{Plugin: "counter", StateDir: dir, Settings: map[string]string{"pause": "1ms"}})
+	source, err := h.OpenSource(TaskConfig{Plugin: "counter", Connector: "worked", StateDir: dir, Settings: map[string]string{"pause": "1ms"}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	sink, err := h.OpenSink(TaskConfig{Plugin: "counter", StateDir: dir, Settings: map[string]string{"path": filepath.Join(dir, "out")}})
+	sink, err := h.OpenSink(TaskConfig{Plugin: "counter", Connector: "worked", StateDir: dir, Settings: map[string]string{"path": filepath.Join(dir, "out")}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

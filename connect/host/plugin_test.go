@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -49,6 +50,13 @@ func servePlugin(name string) {
 		os.Exit(3)
 	case "never-serves":
 		time.Sleep(time.Hour)
+	case "no-serve":
+		return
+	case "no-serve-but-output":
+		fmt.Println("usage: ...")
+		return
+	case "chatty-afterwards":
+		defer fmt.Println("goodbye")
 	}
 	for _, p := range testPlugins() {
 		if p.Name == name {
@@ -68,7 +76,12 @@ func testPlugins() []connector.Plugin {
 			{Name: "batch", Type: connector.Integer, Default: "10", Doc: "numbers a batch"},
 			{Name: "pause", Type: connector.Duration, Default: "0", Doc: "pause before each batch"},
 			{Name: "password", Type: connector.String, Secret: true, Doc: "a secret"},
-			{Name: "mode", Type: connector.String, Doc: "what should go wrong"},
+			{Name: "mode", Type: connector.String, Doc: "what should go wrong", Check: func(text string) error {
+				if text == "forbidden" {
+					return errors.New("it is forbidden")
+				}
+				return nil
+			}},
 		},
 		Sink: []connector.Field{
 			{Name: "path", Type: connector.String, Required: true, Doc: "file to append lines to"},
@@ -81,7 +94,10 @@ func testPlugins() []connector.Plugin {
 	flushing.Name, flushing.Spec.Source, flushing.NewSource = "flushing", nil, nil
 	flushing.NewSink = func() connector.Sink { return &flushSink{} }
 	plugins := []connector.Plugin{plain, flushing}
-	for _, name := range []string{"chatty", "chatty-on-the-line", "early-exit", "never-serves"} {
+	odd := plain
+	odd.Name, odd.NewSource = "odd", func() connector.Source { return &oddSource{} }
+	plugins = append(plugins, odd)
+	for _, name := range []string{"chatty", "chatty-on-the-line", "chatty-afterwards", "early-exit", "never-serves"} {
 		p := plain
 		p.Name = name
 		plugins = append(plugins, p)
@@ -163,7 +179,27 @@ func (s *countSource) Read(ctx context.Context, out *connector.Batch) error {
 		return connector.Retry(errors.New("a moment, please"), time.Millisecond)
 	case s.mode == "read-panics" && s.next > 20:
 		panic("cannot count that far")
+	case s.mode == "read-log-fatals" && s.next > 20:
+		log.Fatal("out of numbers")
+	case s.mode == "read-blocks":
+		select {}
 	}
+	return nil
+}
+
+// oddSource answers questions oddly.
+type oddSource struct{ countSource }
+
+func (*oddSource) Split(context.Context, connector.Settings, int) ([]map[string]string, error) {
+	return []map[string]string{{"count": "1"}, {"cuont": "2"}}, nil
+}
+
+func (*oddSource) Validate(ctx context.Context, settings connector.Settings) error {
+	if settings.Get("mode") == "validate-retries" {
+		return connector.Retry(errors.New("the server is away"), 0)
+	}
+	<-ctx.Done()
+	time.Sleep(10 * time.Second)
 	return nil
 }
 

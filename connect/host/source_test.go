@@ -178,9 +178,11 @@ func TestSourceThatFailsSaysWhy(t *testing.T) {
 		{"open-problem", "count: must not be 40", 0},
 		{"read-fails", "the numbers ran out", 10},
 		{"read-panics", "panic: cannot count that far", 10},
+		{"read-panics", "plugin_test.go:", 10},
+		{"read-log-fatals", "out of numbers", 10},
 		{"dies-at-once", "exit status 7", 0},
 	} {
-		t.Run(c.mode, func(t *testing.T) {
+		t.Run(c.mode+", "+c.wantErr, func(t *testing.T) {
 			t.Parallel()
 			var log logBuffer
 			h := newTestHost(t, func(cfg *Config) { cfg.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
@@ -259,7 +261,8 @@ func TestCloseWorksInEveryState(t *testing.T) {
 		{"while it backs off", "", "dies-at-once", BackingOff, ""},
 		{"while it runs", "", "", Running, ""},
 		{"when it failed", "", "open-fails", Failed, ""},
-		{"while it will not close", "", "close-hangs", Running, "took too long"},
+		{"while it will not close", "", "close-hangs", Running, "Close did not return within"},
+		{"while its Read does not return", "", "read-blocks", Running, "Read, whose context had ended, did not return within"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
