@@ -13,6 +13,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,7 +140,7 @@ func (n *Node) start() error {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	if err := n.expendable(n.startRaft); err != nil {
-		return fmt.Errorf("starting the cluster metadata in %s: %w", n.cfg.Dir, errors.Join(n.failure(), err))
+		return fmt.Errorf("starting the cluster metadata in %s: %w", n.cfg.Dir, cmp.Or(n.failure(), err))
 	}
 	servers := n.raft.GetConfiguration().Configuration().Servers
 	if len(servers) != 1 || servers[0].ID != n.serverID() {
@@ -221,7 +222,7 @@ func (n *Node) expendable(f func() error) error {
 		err = f()
 	}()
 	<-done
-	return errors.Join(n.store.fs.failure(), err)
+	return n.store.check(err)
 }
 
 // lead waits until this node leads and has applied all that was committed.

@@ -76,7 +76,7 @@ func openStore(files disk.FS, dir string, log *slog.Logger, fatal func()) (*stor
 			},
 		},
 	})
-	if err = errors.Join(err, s.fs.failure()); err != nil {
+	if err = s.check(err); err != nil {
 		if db != nil {
 			_ = db.Close()
 		}
