@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,6 +56,11 @@ type column struct {
 func (s *source) Open(ctx context.Context, task connector.Task) error {
 	if err := task.Settings.Decode(&s.cfg); err != nil {
 		return err
+	}
+	for i, name := range s.cfg.Tables {
+		if slices.ContainsFunc(s.cfg.Tables[:i], func(earlier string) bool { return strings.EqualFold(earlier, name) }) {
+			return connector.Problemf("table.whitelist", "table %s is there twice", name)
+		}
 	}
 	db, err := open(ctx, s.cfg.URL)
 	if err != nil {
