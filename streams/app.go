@@ -28,7 +28,8 @@ type Config struct {
 	// Brokers are the addresses, host:port, of some of the cluster's brokers. The others are found through them.
 	Brokers []string
 	// Client are options for every Kafka client of the job: TLS (kgo.DialTLSConfig), SASL (kgo.SASL), timeouts, compression.
-	// What the runtime depends on (group, topics, offsets, partitioning, acks) it sets itself.
+	// What the runtime depends on (group, topics, offsets, partitioning, acks) it sets itself, and what Client says of it is
+	// ignored.
 	Client []kgo.Opt
 	// StateDir holds the state of jobs on this machine, in a folder for each application. Keep it over restarts: a job
 	// that finds its state need not restore it from the cluster. Each process needs a StateDir of its own. Empty means

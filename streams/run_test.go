@@ -265,3 +265,24 @@ func (c *cluster) table(topic string) map[string]int64 {
 	}
 	return out
 }
+
+// TestGroupOfTheClientOptionsIsIgnored gives options that are for consumers. No client of the job may join that group.
+func TestGroupOfTheClientOptionsIsIgnored(t *testing.T) {
+	c := startCluster(t)
+	c.createTopic("lines", 1)
+	c.createTopic("words", 1)
+	c.createTopic("other", 1)
+	cfg := c.config(t.TempDir())
+	cfg.Client = append(cfg.Client, kgo.ConsumerGroup("stray"), kgo.ConsumeTopics("other"))
+	j := startJob(t, wordCount(t), cfg)
+	c.produce("lines", "a")
+	wantCounts(t, map[string]int64{"a": 1}, j)
+	groups, err := kadm.NewClient(c.client).ListGroups(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := groups.Groups(); len(got) != 1 || got[0] != "wordcount" {
+		t.Errorf("the cluster has groups %v, want that of the job", got)
+	}
+	j.mustEnd()
+}

@@ -195,7 +195,11 @@ func (rt *Runtime) clientOptions(role string) []kgo.Opt {
 	if len(rt.cfg.Brokers) > 0 {
 		opts = append(opts, kgo.SeedBrokers(rt.cfg.Brokers...))
 	}
-	return append(opts, kgo.ClientID(rt.cfg.Topology.Application+"-"+role))
+	return append(opts,
+		kgo.ClientID(rt.cfg.Topology.Application+"-"+role),
+		// Only threads consume. With a group among the user's options the other clients would join it, and take partitions.
+		kgo.ConsumerGroup(""), kgo.ConsumeTopics(), kgo.ConsumePartitions(nil),
+	)
 }
 
 // Stores returns the stores of the tasks that run here and have a store of that name, in the order of their partitions. It
