@@ -29,10 +29,10 @@ type backend interface {
 	delete(key []byte) error
 	// deleteRange deletes [from, end).
 	deleteRange(from, end []byte) error
-	// scan calls yield for the entries of [from, end) in order, until it
-	// returns false. It sees what was there when it began: yield may write.
-	// The slices are valid during the call of yield.
-	scan(from, end []byte, o scanOptions, yield func(key, value []byte) bool) error
+	// scan calls visit for the entries of [from, end) in order, until it
+	// returns false. It sees what was there when it began: visit may write.
+	// The slices are valid during the call of visit.
+	scan(from, end []byte, o scanOptions, visit func(key, value []byte) bool) error
 	commit() error
 	drop() error
 	// pendingBytes is how much memory the pending writes take, roughly.

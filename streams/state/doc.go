@@ -13,6 +13,15 @@
 // [KeyValue], [Window], [Session]. From outside, an App's Query gives a
 // [ReadOnly] view over all partitions that its process holds.
 //
+// Range, All, Fetch and Overlapping call a function for each entry, as
+// sync.Map.Range does, and return an error; they are not iterators to range
+// over, which would have to hide that a store can fail:
+//
+//	err := view.All(func(key string, value int64, at window.Instant) bool {
+//		total += value
+//		return true // go on
+//	})
+//
 // # Commit
 //
 // Each task (a part of the topology and a partition) has one [Stores]. Writes

@@ -58,20 +58,20 @@ func (s KeyValue[K, V]) Delete(key K) (err error) {
 	return wrapStore(s.s.store.put(s.s.key, nil), "writing", s.s.store.spec)
 }
 
-// Range calls yield for the entries with keys in [from, end), in the order of
+// Range calls visit for the entries with keys in [from, end), in the order of
 // the keys' bytes, until it returns false. It sees the store as it was at the
-// call: yield may put and delete.
-func (s KeyValue[K, V]) Range(from, end K, yield func(key K, value V, at window.Instant) bool) error {
-	return s.s.scan(&from, &end, scanOptions{}, yield)
+// call: visit may put and delete.
+func (s KeyValue[K, V]) Range(from, end K, visit func(key K, value V, at window.Instant) bool) error {
+	return s.s.scan(&from, &end, scanOptions{}, visit)
 }
 
-// All calls yield for every entry, as [KeyValue.Range] does.
-func (s KeyValue[K, V]) All(yield func(key K, value V, at window.Instant) bool) error {
-	return s.s.scan(nil, nil, scanOptions{}, yield)
+// All calls visit for every entry, as [KeyValue.Range] does.
+func (s KeyValue[K, V]) All(visit func(key K, value V, at window.Instant) bool) error {
+	return s.s.scan(nil, nil, scanOptions{}, visit)
 }
 
 // scan decodes the entries of a range; nil bounds are open.
-func (s *keyValue[K, V]) scan(from, end *K, o scanOptions, yield func(K, V, window.Instant) bool) error {
+func (s *keyValue[K, V]) scan(from, end *K, o scanOptions, visit func(K, V, window.Instant) bool) error {
 	var bounds [2][]byte
 	for i, k := range []*K{from, end} {
 		if k == nil {
@@ -95,7 +95,7 @@ func (s *keyValue[K, V]) scan(from, end *K, o scanOptions, yield func(K, V, wind
 			bad = err
 			return false
 		}
-		return yield(key, value, at)
+		return visit(key, value, at)
 	})
 	return first(bad, wrapStore(err, "reading", s.store.spec))
 }

@@ -73,19 +73,19 @@ func (b *memoryBackend) deleteRange(from, end []byte) error {
 	return nil
 }
 
-func (b *memoryBackend) scan(from, end []byte, o scanOptions, yield func(k, v []byte) bool) error {
+func (b *memoryBackend) scan(from, end []byte, o scanOptions, visit func(k, v []byte) bool) error {
 	var t *tree
 	if o.committed {
 		t = b.committed.Load()
 	} else {
-		t = b.pending.Clone() // yield may write
+		t = b.pending.Clone() // visit may write
 	}
 	entries := t.Ascend(btreemap.GE(from), btreemap.LT(end))
 	if o.reverse {
 		entries = t.Descend(btreemap.LT(end), btreemap.GE(from))
 	}
 	for k, v := range entries {
-		if !yield(k, v) {
+		if !visit(k, v) {
 			break
 		}
 	}

@@ -82,7 +82,7 @@ func (b *pebbleBackend) deleteRange(from, end []byte) error {
 	return b.batch.DeleteRange(from, end, nil)
 }
 
-func (b *pebbleBackend) scan(from, end []byte, o scanOptions, yield func(k, v []byte) bool) error {
+func (b *pebbleBackend) scan(from, end []byte, o scanOptions, visit func(k, v []byte) bool) error {
 	it, err := b.reader(o.committed).NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: end})
 	if err != nil {
 		return marked(err)
@@ -96,7 +96,7 @@ func (b *pebbleBackend) scan(from, end []byte, o scanOptions, yield func(k, v []
 		if err != nil {
 			return marked(errors.Join(err, it.Close()))
 		}
-		if !yield(it.Key(), v) {
+		if !visit(it.Key(), v) {
 			break
 		}
 	}

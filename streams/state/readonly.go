@@ -54,23 +54,23 @@ func (r ReadOnly[K, V]) GetTimed(key K) (value V, at window.Instant, ok bool, er
 	return value, at, ok && err == nil, err
 }
 
-// Range calls yield for the entries with keys in [from, end), partition after
+// Range calls visit for the entries with keys in [from, end), partition after
 // partition and in the order of the keys' bytes within one, until it returns
 // false. Each partition is seen as it was when it was reached.
-func (r ReadOnly[K, V]) Range(from, end K, yield func(key K, value V, at window.Instant) bool) error {
-	return r.scan(&from, &end, yield)
+func (r ReadOnly[K, V]) Range(from, end K, visit func(key K, value V, at window.Instant) bool) error {
+	return r.scan(&from, &end, visit)
 }
 
-// All calls yield for every entry, as [ReadOnly.Range] does.
-func (r ReadOnly[K, V]) All(yield func(key K, value V, at window.Instant) bool) error {
-	return r.scan(nil, nil, yield)
+// All calls visit for every entry, as [ReadOnly.Range] does.
+func (r ReadOnly[K, V]) All(visit func(key K, value V, at window.Instant) bool) error {
+	return r.scan(nil, nil, visit)
 }
 
-func (r ReadOnly[K, V]) scan(from, end *K, yield func(K, V, window.Instant) bool) error {
+func (r ReadOnly[K, V]) scan(from, end *K, visit func(K, V, window.Instant) bool) error {
 	return r.each(func(s *keyValue[K, V]) (more bool, err error) {
 		more = true
 		err = s.scan(from, end, scanOptions{committed: true}, func(k K, v V, at window.Instant) bool {
-			more = yield(k, v, at)
+			more = visit(k, v, at)
 			return more
 		})
 		return more, err
@@ -99,9 +99,9 @@ func NewReadOnlyWindow[K, V any](source Source, ref WindowRef[K, V]) ReadOnlyWin
 	return ReadOnlyWindow[K, V]{source, ref}
 }
 
-// Fetch calls yield for the windows of a key whose starts lie in starts, in the
+// Fetch calls visit for the windows of a key whose starts lie in starts, in the
 // order of their starts, until it returns false.
-func (r ReadOnlyWindow[K, V]) Fetch(key K, starts window.Span, yield func(start window.Instant, value V, at window.Instant) bool) error {
+func (r ReadOnlyWindow[K, V]) Fetch(key K, starts window.Span, visit func(start window.Instant, value V, at window.Instant) bool) error {
 	return eachOf(r.source, r.ref.spec, func(s *Stores) (more bool, err error) {
 		st, err := r.ref.In(s)
 		if err != nil {
@@ -109,16 +109,16 @@ func (r ReadOnlyWindow[K, V]) Fetch(key K, starts window.Span, yield func(start 
 		}
 		more = true
 		err = st.s.fetch(key, starts, scanOptions{committed: true}, func(start window.Instant, v V, at window.Instant) bool {
-			more = yield(start, v, at)
+			more = visit(start, v, at)
 			return more
 		})
 		return more, err
 	})
 }
 
-// All calls yield for the windows of all keys whose starts lie in starts,
+// All calls visit for the windows of all keys whose starts lie in starts,
 // partition after partition, until it returns false.
-func (r ReadOnlyWindow[K, V]) All(starts window.Span, yield func(key K, start window.Instant, value V, at window.Instant) bool) error {
+func (r ReadOnlyWindow[K, V]) All(starts window.Span, visit func(key K, start window.Instant, value V, at window.Instant) bool) error {
 	return eachOf(r.source, r.ref.spec, func(s *Stores) (more bool, err error) {
 		st, err := r.ref.In(s)
 		if err != nil {
@@ -126,7 +126,7 @@ func (r ReadOnlyWindow[K, V]) All(starts window.Span, yield func(key K, start wi
 		}
 		more = true
 		err = st.s.all(starts, scanOptions{committed: true}, func(k K, start window.Instant, v V, at window.Instant) bool {
-			more = yield(k, start, v, at)
+			more = visit(k, start, v, at)
 			return more
 		})
 		return more, err
@@ -145,9 +145,9 @@ func NewReadOnlySession[K, V any](source Source, ref SessionRef[K, V]) ReadOnlyS
 	return ReadOnlySession[K, V]{source, ref}
 }
 
-// Overlapping calls yield for the sessions of a key that have an instant in
+// Overlapping calls visit for the sessions of a key that have an instant in
 // common with reach, in the order of their ends, until it returns false.
-func (r ReadOnlySession[K, V]) Overlapping(key K, reach window.Span, yield func(span window.Span, value V) bool) error {
+func (r ReadOnlySession[K, V]) Overlapping(key K, reach window.Span, visit func(span window.Span, value V) bool) error {
 	return eachOf(r.source, r.ref.spec, func(s *Stores) (more bool, err error) {
 		st, err := r.ref.In(s)
 		if err != nil {
@@ -155,16 +155,16 @@ func (r ReadOnlySession[K, V]) Overlapping(key K, reach window.Span, yield func(
 		}
 		more = true
 		err = st.s.overlapping(key, reach, scanOptions{committed: true}, func(span window.Span, v V) bool {
-			more = yield(span, v)
+			more = visit(span, v)
 			return more
 		})
 		return more, err
 	})
 }
 
-// All calls yield for every session of every key, partition after partition,
+// All calls visit for every session of every key, partition after partition,
 // until it returns false.
-func (r ReadOnlySession[K, V]) All(yield func(key K, span window.Span, value V) bool) error {
+func (r ReadOnlySession[K, V]) All(visit func(key K, span window.Span, value V) bool) error {
 	return eachOf(r.source, r.ref.spec, func(s *Stores) (more bool, err error) {
 		st, err := r.ref.In(s)
 		if err != nil {
@@ -172,7 +172,7 @@ func (r ReadOnlySession[K, V]) All(yield func(key K, span window.Span, value V) 
 		}
 		more = true
 		err = st.s.all(scanOptions{committed: true}, func(k K, span window.Span, v V) bool {
-			more = yield(k, span, v)
+			more = visit(k, span, v)
 			return more
 		})
 		return more, err

@@ -63,17 +63,17 @@ func (s Session[K, V]) Delete(key K, span window.Span) error {
 // expire although nothing is put.
 func (s Session[K, V]) Advance(t window.Instant) { s.s.store.advance(t) }
 
-// Overlapping calls yield for the sessions of a key that have an instant in
+// Overlapping calls visit for the sessions of a key that have an instant in
 // common with reach, in the order of their ends, until it returns false. It
-// sees the store as it was at the call: yield may put and delete.
-func (s Session[K, V]) Overlapping(key K, reach window.Span, yield func(span window.Span, value V) bool) error {
-	return s.s.overlapping(key, reach, scanOptions{}, yield)
+// sees the store as it was at the call: visit may put and delete.
+func (s Session[K, V]) Overlapping(key K, reach window.Span, visit func(span window.Span, value V) bool) error {
+	return s.s.overlapping(key, reach, scanOptions{}, visit)
 }
 
-// All calls yield for every session of every key, until it returns false:
+// All calls visit for every session of every key, until it returns false:
 // older segments of time first, by key within one.
-func (s Session[K, V]) All(yield func(key K, span window.Span, value V) bool) error {
-	return s.s.all(scanOptions{}, yield)
+func (s Session[K, V]) All(visit func(key K, span window.Span, value V) bool) error {
+	return s.s.all(scanOptions{}, visit)
 }
 
 func (s *sessions[K, V]) setKey(key K, span window.Span) error {
@@ -85,7 +85,7 @@ func (s *sessions[K, V]) setKey(key K, span window.Span) error {
 	return err
 }
 
-func (s *sessions[K, V]) overlapping(key K, reach window.Span, o scanOptions, yield func(window.Span, V) bool) error {
+func (s *sessions[K, V]) overlapping(key K, reach window.Span, o scanOptions, visit func(window.Span, V) bool) error {
 	enc, err := s.codecs.appendKey([]byte{}, s.store.spec, key)
 	if err != nil {
 		return err
@@ -111,12 +111,12 @@ func (s *sessions[K, V]) overlapping(key K, reach window.Span, o scanOptions, yi
 			bad = err
 			return false
 		}
-		return yield(span, value)
+		return visit(span, value)
 	})
 	return first(bad, wrapStore(err, "reading", s.store.spec))
 }
 
-func (s *sessions[K, V]) all(o scanOptions, yield func(K, window.Span, V) bool) error {
+func (s *sessions[K, V]) all(o scanOptions, visit func(K, window.Span, V) bool) error {
 	var bad error
 	err := s.store.scanTimes(allTime, nil, nil, o, func(k, v []byte, _ window.Instant) bool {
 		k, span, err := SplitSessionKey(k)
@@ -134,7 +134,7 @@ func (s *sessions[K, V]) all(o scanOptions, yield func(K, window.Span, V) bool) 
 			bad = err
 			return false
 		}
-		return yield(key, span, value)
+		return visit(key, span, value)
 	})
 	return first(bad, wrapStore(err, "reading", s.store.spec))
 }

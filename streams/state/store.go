@@ -265,19 +265,19 @@ func (st *byteStore) ensureSegment(segment window.Instant, floor int64) error {
 
 // scan yields the entries of a key-value store with keys in [from, end); a nil
 // end means to the last.
-func (st *byteStore) scan(from, end []byte, o scanOptions, yield func(key, value []byte) bool) error {
+func (st *byteStore) scan(from, end []byte, o scanOptions, visit func(key, value []byte) bool) error {
 	lower := append(slices.Clone(st.prefix), from...)
 	upper := prefixEnd(st.prefix)
 	if end != nil {
 		upper = append(slices.Clone(st.prefix), end...)
 	}
-	return st.backend.scan(lower, upper, o, func(k, v []byte) bool { return yield(k[len(st.prefix):], v) })
+	return st.backend.scan(lower, upper, o, func(k, v []byte) bool { return visit(k[len(st.prefix):], v) })
 }
 
 // scanTimes yields the live entries of a windowed store with times in span and
 // keys in [from, end), segment after segment and by key within one; a nil end
 // means to the last.
-func (st *byteStore) scanTimes(span window.Span, from, end []byte, o scanOptions, yield func(key, value []byte, t window.Instant) bool) error {
+func (st *byteStore) scanTimes(span window.Span, from, end []byte, o scanOptions, visit func(key, value []byte, t window.Instant) bool) error {
 	now := st.visible.Load()
 	if !o.committed {
 		now = &visibleTime{st.observed, slices.Sorted(maps.Keys(st.segments))}
@@ -302,7 +302,7 @@ func (st *byteStore) scanTimes(span window.Span, from, end []byte, o scanOptions
 				return false
 			}
 			if span.Contains(t) && st.isLive(t, now.observed) {
-				more = yield(key, v, t)
+				more = visit(key, v, t)
 			}
 			return more
 		})

@@ -69,17 +69,17 @@ func (s Window[K, V]) Delete(key K, start window.Instant) error {
 // expire although nothing is put.
 func (s Window[K, V]) Advance(t window.Instant) { s.s.store.advance(t) }
 
-// Fetch calls yield for the windows of a key whose starts lie in starts, in
+// Fetch calls visit for the windows of a key whose starts lie in starts, in
 // the order of their starts, until it returns false. It sees the store as it
-// was at the call: yield may put and delete.
-func (s Window[K, V]) Fetch(key K, starts window.Span, yield func(start window.Instant, value V, at window.Instant) bool) error {
-	return s.s.fetch(key, starts, scanOptions{}, yield)
+// was at the call: visit may put and delete.
+func (s Window[K, V]) Fetch(key K, starts window.Span, visit func(start window.Instant, value V, at window.Instant) bool) error {
+	return s.s.fetch(key, starts, scanOptions{}, visit)
 }
 
-// All calls yield for the windows of all keys whose starts lie in starts,
+// All calls visit for the windows of all keys whose starts lie in starts,
 // until it returns false: older segments of time first, by key within one.
-func (s Window[K, V]) All(starts window.Span, yield func(key K, start window.Instant, value V, at window.Instant) bool) error {
-	return s.s.all(starts, scanOptions{}, yield)
+func (s Window[K, V]) All(starts window.Span, visit func(key K, start window.Instant, value V, at window.Instant) bool) error {
+	return s.s.all(starts, scanOptions{}, visit)
 }
 
 func (s *windows[K, V]) setKey(key K, start window.Instant) error {
@@ -91,7 +91,7 @@ func (s *windows[K, V]) setKey(key K, start window.Instant) error {
 	return err
 }
 
-func (s *windows[K, V]) fetch(key K, starts window.Span, o scanOptions, yield func(window.Instant, V, window.Instant) bool) error {
+func (s *windows[K, V]) fetch(key K, starts window.Span, o scanOptions, visit func(window.Instant, V, window.Instant) bool) error {
 	enc, err := s.codecs.appendKey([]byte{}, s.store.spec, key)
 	if err != nil {
 		return err
@@ -112,12 +112,12 @@ func (s *windows[K, V]) fetch(key K, starts window.Span, o scanOptions, yield fu
 			bad = err
 			return false
 		}
-		return yield(start, value, at)
+		return visit(start, value, at)
 	})
 	return first(bad, wrapStore(err, "reading", s.store.spec))
 }
 
-func (s *windows[K, V]) all(starts window.Span, o scanOptions, yield func(K, window.Instant, V, window.Instant) bool) error {
+func (s *windows[K, V]) all(starts window.Span, o scanOptions, visit func(K, window.Instant, V, window.Instant) bool) error {
 	var bad error
 	err := s.store.scanTimes(starts, nil, nil, o, func(k, v []byte, start window.Instant) bool {
 		key, err := s.codecs.decodeKey(s.store.spec, k[:len(k)-windowTailLen])
@@ -130,7 +130,7 @@ func (s *windows[K, V]) all(starts window.Span, o scanOptions, yield func(K, win
 			bad = err
 			return false
 		}
-		return yield(key, start, value, at)
+		return visit(key, start, value, at)
 	})
 	return first(bad, wrapStore(err, "reading", s.store.spec))
 }
