@@ -41,7 +41,7 @@ func (s *Service) fetch(r *Request, in *kmsg.FetchRequest, reply Reply) {
 	}
 	f := &fetchRequest{
 		s: s, in: in, reply: reply,
-		maxBytes: min(int(in.MaxBytes), int(s.Settings.FetchMaxBytes)),
+		maxBytes: min(int(in.MaxBytes), int(s.Settings.FetchMaxBytes), replyBytesMax),
 	}
 	f.minBytes = min(int(in.MinBytes), f.maxBytes) // more would never come
 	f.resolve(s.Cluster.Image())
@@ -50,6 +50,10 @@ func (s *Service) fetch(r *Request, in *kmsg.FetchRequest, reply Reply) {
 	}
 	f.park(r.Context, time.Duration(in.MaxWaitMillis)*time.Millisecond)
 }
+
+// replyBytesMax bounds the records of a reply where fetch.max.bytes does not, so
+// that the reply fits a frame.
+const replyBytesMax = 1 << 30
 
 // fetchRequest is a Fetch request while it is answered.
 type fetchRequest struct {

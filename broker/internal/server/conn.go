@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"slices"
@@ -283,7 +284,11 @@ func (c *Conn) complete(p *pending, r *wire.Reply) {
 func (c *Conn) writeLoop() {
 	for p := c.next(true); p != nil; p = c.next(true) {
 		if err := c.writeReady(p); err != nil {
-			c.server.cfg.Log.Debug("writing a reply failed", "client", c.RemoteAddr().String(), "err", err)
+			level := slog.LevelDebug // most often the client has gone
+			if errors.Is(err, wire.ErrReplyTooLarge) {
+				level = slog.LevelError
+			}
+			c.server.cfg.Log.Log(context.Background(), level, "writing a reply failed", "client", c.RemoteAddr().String(), "err", err)
 			c.close()
 			return
 		}

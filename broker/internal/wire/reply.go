@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
 	"math"
 
@@ -68,11 +69,15 @@ func (r *Reply) Size() int { return len(r.buf) + r.runSize }
 // Held returns how many bytes of memory the reply holds, runs excluded.
 func (r *Reply) Held() int { return len(r.buf) }
 
-// WriteTo writes the frame.
+// ErrReplyTooLarge says that a frame cannot hold a reply, such as one with the
+// subscriptions of thousands of members of a megabyte each.
+var ErrReplyTooLarge = errors.New("a reply of 2 GiB or more")
+
+// WriteTo writes the frame. It writes nothing if that would be too large.
 func (r *Reply) WriteTo(w io.Writer) (int64, error) {
 	size := r.Size() - 4
 	if size > math.MaxInt32 {
-		panic("wire: a reply of 2 GiB or more") // handlers bound what they put in
+		return 0, ErrReplyTooLarge
 	}
 	binary.BigEndian.PutUint32(r.buf, uint32(size))
 	var total int64

@@ -119,6 +119,20 @@ func TestReplyPutsRunsBetweenItsBytes(t *testing.T) {
 	}
 }
 
+// vast is a run that claims to be too large for a frame.
+type vast struct{ run }
+
+func (vast) Len() int { return 1 << 31 }
+
+func TestReplyThatFitsNoFrameIsAnError(t *testing.T) {
+	r := NewReply(Header{Key: int16(kmsg.Fetch)}, true)
+	r.AppendRun(vast{})
+	var out bytes.Buffer
+	if n, err := r.WriteTo(&out); !errors.Is(err, ErrReplyTooLarge) || n != 0 || out.Len() != 0 {
+		t.Errorf("wrote %d bytes, %v", n, err)
+	}
+}
+
 func TestApiVersionsReplyHeaderIsNeverFlexible(t *testing.T) {
 	req := kmsg.NewPtrApiVersionsRequest()
 	req.SetVersion(3)
