@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -51,6 +52,27 @@ func TestNamesGivenTwiceAreAnsweredOnce(t *testing.T) {
 	if n := len(ask[*kmsg.OffsetFetchResponse](conn, offsets).Groups); n != 1 {
 		t.Errorf("OffsetFetch has %d groups", n)
 	}
+}
+
+// Versions before KIP-482 have two bytes for the length of a text, which an
+// error that repeats a long name must not overflow.
+func TestErrorAboutALongNameCanBeRead(t *testing.T) {
+	c := brokertest.Start(t)
+	conn := dial(t, c)
+	long := strings.Repeat("é", 16_000)
+	configs := kmsg.NewPtrDescribeConfigsRequest()
+	configs.Version = 1
+	r := kmsg.NewDescribeConfigsRequestResource()
+	r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeBroker, long+strings.Repeat("x", 760)
+	configs.Resources = append(configs.Resources, r)
+	got := ask[*kmsg.DescribeConfigsResponse](conn, configs).Resources[0]
+	wantCode(t, "a broker of a long name", got.ErrorCode, kerr.InvalidRequest)
+	if got.ErrorMessage == nil || !utf8.ValidString(*got.ErrorMessage) {
+		t.Error("the message cannot be read")
+	}
+	create := makeTopic(long)
+	create.Version = 4
+	wantCode(t, "a topic of a long name", ask[*kmsg.CreateTopicsResponse](conn, create).Topics[0].ErrorCode, kerr.InvalidTopicException)
 }
 
 // A consumer takes "no such epoch" for lost records and starts over, so a
