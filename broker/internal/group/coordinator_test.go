@@ -3,6 +3,7 @@ package group
 import (
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -159,6 +160,23 @@ func TestOldLeaveGroupHasTheErrorOfItsMember(t *testing.T) {
 			if r.ErrorCode != codeOf(want) {
 				t.Errorf("leaving: %s, want %v", errorName(r.ErrorCode), want)
 			}
+		}
+	})
+}
+
+// Comparing the protocols of two such members would take minutes, in which the
+// partition of __consumer_offsets would serve nobody.
+func TestMemberWithVeryManyProtocolsIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newCoordinator(t, 1)
+		req := kmsg.NewPtrJoinGroupRequest()
+		req.Version, req.Group, req.SessionTimeoutMillis, req.ProtocolType = 3, "g", 10_000, "consumer"
+		for i := range 100_000 {
+			req.Protocols = append(req.Protocols, kmsg.JoinGroupRequestProtocol{Name: strconv.Itoa(i)})
+		}
+		r := await(func(reply func(*kmsg.JoinGroupResponse)) { c.JoinGroup(Client{}, req, reply) })
+		if r.ErrorCode != kerr.InconsistentGroupProtocol.Code {
+			t.Errorf("joining: %s", errorName(r.ErrorCode))
 		}
 	})
 }

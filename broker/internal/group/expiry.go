@@ -1,6 +1,8 @@
 package group
 
 import (
+	"slices"
+
 	"github.com/millrace/millrace/broker/internal/coord"
 	"github.com/millrace/millrace/broker/internal/ident"
 )
@@ -12,11 +14,12 @@ func (m *machine) expireOffsets(t *coord.Turn) {
 		g := m.groups[name]
 		var gone []ident.TopicPartition
 		expired := g.expiry(t.Now().UnixMilli(), m.cfg.OffsetsRetention.Milliseconds())
-		for _, tp := range sortedPartitions(g.offsets) {
-			if expired(tp.Topic, g.offsets[tp]) {
+		for tp, c := range g.offsets {
+			if expired(tp.Topic, c) {
 				gone = append(gone, tp)
 			}
 		}
+		slices.SortFunc(gone, comparePartitions)
 		whole := g.state == Empty && len(gone) == len(g.offsets)
 		records := g.tombstones(gone, whole)
 		if len(records) == 0 {
@@ -76,11 +79,12 @@ func (m *machine) forgetTopic(t *coord.Turn, topic string, id ident.TopicID) {
 	for _, name := range sortedKeys(m.groups) {
 		g := m.groups[name]
 		var gone []ident.TopicPartition
-		for _, tp := range sortedPartitions(g.offsets) {
-			if tp.Topic == topic && sameTopic(g.offsets[tp].topicID, id) {
+		for tp, c := range g.offsets {
+			if tp.Topic == topic && sameTopic(c.topicID, id) {
 				gone = append(gone, tp)
 			}
 		}
+		slices.SortFunc(gone, comparePartitions)
 		if err := bury(t, g.tombstones(gone, false)); err != nil {
 			// Not fatal: fetches compare topic ids, and offsets expire.
 			m.log.Warn("offsets of a deleted topic cannot be removed", "group", name, "topic", topic, "error", err)

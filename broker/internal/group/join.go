@@ -35,6 +35,10 @@ func refusedJoin(memberID string, why *kerr.Error) *kmsg.JoinGroupResponse {
 	return resp
 }
 
+// protocolsMax is how many protocols a member may name; clients have a handful.
+// All of a member's are compared with all of the others'.
+const protocolsMax = 64
+
 // join answers a JoinGroup, most often later: when all members have joined.
 func (m *machine) join(j joining) {
 	req := j.req
@@ -55,7 +59,7 @@ func (m *machine) join(j joining) {
 			m.dismiss(g, member)
 		}
 		j.refuse("", kerr.GroupMaxSizeReached)
-	case !g.supports(req.ProtocolType, req.Protocols):
+	case len(req.Protocols) > protocolsMax, !g.supports(req.ProtocolType, req.Protocols):
 		j.refuse(req.MemberID, kerr.InconsistentGroupProtocol)
 	case req.MemberID == "":
 		m.joinNew(j, g)

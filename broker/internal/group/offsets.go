@@ -165,10 +165,12 @@ func sortedPartitions[V any](m map[ident.TopicPartition]V) []ident.TopicPartitio
 	for tp := range m {
 		keys = append(keys, tp)
 	}
-	slices.SortFunc(keys, func(a, b ident.TopicPartition) int {
-		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
-	})
+	slices.SortFunc(keys, comparePartitions)
 	return keys
+}
+
+func comparePartitions(a, b ident.TopicPartition) int {
+	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 }
 
 // sortedKeys returns the keys in order, so that what is done for each of them
