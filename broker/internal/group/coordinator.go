@@ -264,6 +264,8 @@ func (c *Coordinator) List(states, types []string, reply func([]kmsg.ListGroupsR
 		failed int16
 		shards = c.runtime.Shards()
 		left   = len(shards)
+
+		inState, ofType = newFilter(states), newFilter(types)
 	)
 	if left == 0 {
 		reply(nil, 0)
@@ -271,7 +273,7 @@ func (c *Coordinator) List(states, types []string, reply func([]kmsg.ListGroupsR
 	}
 	for _, shard := range shards {
 		c.runtime.Submit(shard, func(_ *coord.Turn, m *machine, call *coord.Call[[]kmsg.ListGroupsResponseGroup]) {
-			call.Reply(m.list(states, types))
+			call.Reply(m.list(inState, ofType))
 		}, func(some []kmsg.ListGroupsResponseGroup, err error) {
 			mu.Lock()
 			// A shard that has moved meanwhile is another broker's to list.

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -37,16 +36,26 @@ func (m *machine) describe(name string) kmsg.DescribeGroupsResponseGroup {
 	return resp
 }
 
-// list returns the groups that are in one of the states and of one of the
-// types, sorted. An empty filter lets all pass.
-func (m *machine) list(states, types []string) []kmsg.ListGroupsResponseGroup {
-	fits := func(filter []string, s string) bool {
-		return len(filter) == 0 || slices.ContainsFunc(filter, func(f string) bool { return strings.EqualFold(f, s) })
+// filter is a set of words, whatever their case; an empty one lets all pass.
+type filter map[string]bool
+
+func newFilter(words []string) filter {
+	f := make(filter, len(words))
+	for _, w := range words {
+		f[strings.ToLower(w)] = true
 	}
+	return f
+}
+
+func (f filter) passes(word string) bool { return len(f) == 0 || f[strings.ToLower(word)] }
+
+// list returns the groups that are in one of the states and of one of the
+// types, sorted.
+func (m *machine) list(states, types filter) []kmsg.ListGroupsResponseGroup {
 	var groups []kmsg.ListGroupsResponseGroup
 	for _, name := range sortedKeys(m.groups) {
 		g := m.groups[name]
-		if !fits(states, string(g.state)) || !fits(types, TypeClassic) {
+		if !states.passes(string(g.state)) || !types.passes(TypeClassic) {
 			continue
 		}
 		entry := kmsg.NewListGroupsResponseGroup()

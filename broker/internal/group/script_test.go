@@ -82,7 +82,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) {
 			s.printf("  %s%s client %s %s metadata %q assignment %q", m.MemberID, instanceName(m.InstanceID), m.ClientID, m.ClientHost, m.ProtocolMetadata, m.MemberAssignment)
 		}
 	case "list":
-		for _, g := range s.m.list(list(d, "states"), list(d, "types")) {
+		for _, g := range s.m.list(newFilter(list(d, "states")), newFilter(list(d, "types"))) {
 			s.printf("%s %s type %q %s", g.Group, g.GroupState, g.ProtocolType, g.GroupType)
 		}
 		s.printf("end of list")
