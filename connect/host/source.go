@@ -97,7 +97,7 @@ func (t *task) pump(s *session) {
 		}
 		if len(res.GetBatch()) > 0 {
 			batch := new(connector.Batch)
-			if err := decoder.Decode(res.GetBatch(), batch); err != nil {
+			if err := decodeRead(decoder, res.GetBatch(), batch); err != nil {
 				t.super.step(event{kind: failed, err: fmt.Errorf("the plugin broke the protocol: %w", err)}, nil)
 				return
 			}
@@ -122,6 +122,20 @@ func (t *task) pump(s *session) {
 			return
 		}
 	}
+}
+
+// decodeRead decodes records of a source. Serve has checked their positions;
+// plugins in other languages may not have.
+func decodeRead(decoder *connector.Decoder, frame []byte, into *connector.Batch) error {
+	if err := decoder.Decode(frame, into); err != nil {
+		return err
+	}
+	for i, r := range into.Rows() {
+		if r.Origin.Position == "" {
+			return fmt.Errorf("record %d of a batch has no position, so the task could not resume behind it", i)
+		}
+	}
+	return nil
 }
 
 // deliver hands a result to Read; false means that the session ended first.

@@ -299,3 +299,17 @@ func TestCloseWorksInEveryState(t *testing.T) {
 		})
 	}
 }
+
+func TestRecordsOfAPluginMustHavePositions(t *testing.T) {
+	sent := new(connector.Batch)
+	sent.Append(connector.NewRecord(connector.Origin{Position: "1"}, connector.Value{}, connector.TextValue("v")))
+	sent.Append(connector.NewRecord(connector.Origin{Partition: "p"}, connector.Value{}, connector.TextValue("v")))
+	frame, _, err := connector.NewEncoder().Encode(sent, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = decodeRead(connector.NewDecoder(), frame, new(connector.Batch))
+	if err == nil || !strings.Contains(err.Error(), "record 1 of a batch has no position") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -23,6 +23,8 @@ type Field struct {
 	// Required settings must be given and not be empty.
 	Required bool `json:"required,omitempty"`
 	// Secret settings are never shown: not in a reply, log, status or error.
+	// Values shorter than 4 bytes are hidden in logs and errors only where
+	// they stand alone, as words would be unreadable otherwise.
 	Secret bool `json:"secret,omitempty"`
 	// Valid lists the allowed values, if there are only some. For a list,
 	// each item must be one of them.

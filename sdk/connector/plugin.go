@@ -70,7 +70,10 @@ type Source interface {
 	//
 	// out is empty at the call. What is appended, slices included, must
 	// remain as it is until the next call of Read or Close; after that the
-	// source may use its buffers again.
+	// source may use its buffers again. Each record needs its own: a buffer
+	// that is filled anew for the next record of the batch changes this one.
+	//
+	// Each record must have an Origin with a position.
 	//
 	// Errors: io.EOF itself, not wrapped, ends the task for good, and
 	// successfully; records appended by the same call still count. [Retry] has
@@ -141,8 +144,9 @@ type Acker interface {
 	// source partition have been stored by the broker (or were given up
 	// as the user chose, which is final as well).
 	//
-	// It is called now and then (usually once a commit interval), and may run at the same time as Read, but never at the same
-	// time as Open, Close or another Ack. ctx ends when the task stops. An
+	// It is called now and then (usually once a commit interval), and may run
+	// at the same time as Read, but never at the same time as Open, Close or
+	// another Ack. ctx ends when the task stops. An
 	// error other than ctx.Err() or a [Retry] fails the task; a lost Ack does
 	// no harm beyond delay, as later ones include it.
 	Ack(ctx context.Context, positions map[string]string) error
@@ -153,7 +157,9 @@ type Acker interface {
 // has as many as the user allows, with topic partitions shared out among them.
 type Splitter interface {
 	// Split returns the settings for each task: at most max of them, at least
-	// one. The host lays each map over the connector's settings. It is called
+	// one. The host lays each map over the connector's settings; what comes of
+	// that must fit the spec, so a setting that only Split gives is in it too.
+	// Without anything else to say, a map may be nil. It is called
 	// on a value that is made for this and never opened, whenever the
 	// connector is started or reconfigured.
 	Split(ctx context.Context, settings Settings, max int) ([]map[string]string, error)
@@ -166,7 +172,11 @@ type Validator interface {
 	// Validate returns nil or what is wrong: a [Problem], or several of them
 	// joined by errors.Join. It is called on a value that is made for this
 	// and never opened, after the settings have passed the check against the
-	// spec. It must change nothing outside.
+	// spec. It must change nothing outside. Any other error, a [Retry] as well,
+	// is shown to the user as a problem of no single setting.
+	//
+	// Tasks are opened without it, sometimes much later: what Open relies on,
+	// it has to check again.
 	Validate(ctx context.Context, settings Settings) error
 }
 
@@ -192,7 +202,8 @@ type Progresser interface {
 
 // Progress says how far a source has come.
 type Progress struct {
-	// Done and Total count units. A Total of 0 means that it is not known.
+	// Done and Total count units, from the beginning of what there is to read,
+	// not from where the task resumed. A Total of 0 means that it is not known.
 	// Total may grow, as when a file does.
 	Done, Total int64
 	// Unit names what is counted: "bytes", "rows". Users see it.

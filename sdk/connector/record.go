@@ -59,14 +59,17 @@ type Header struct {
 	Value []byte
 }
 
-// Origin is a place in what a source reads. Both parts are texts
-// (UTF-8) of the source's own making; JSON is a good choice if there is more than one thing
-// to say, as users can see and reset positions.
+// Origin is a place in what a source reads. Both parts are texts (UTF-8) of the
+// source's own making; JSON is a good choice if there is more than one thing to
+// say, as users can see and reset positions.
 type Origin struct {
 	// Partition names a part of the source that has an order of its own, such
-	// as a file or a table. Positions are kept for each.
+	// as a file or a table. Positions are kept for each, so the name has to
+	// stay the same from one run to the next. It may be empty if there is but
+	// one.
 	Partition string
-	// Position is where to resume behind this very record. Records of a
+	// Position is where to resume behind this very record; it must not be
+	// empty. Records of a
 	// partition must be appended in their order. If several records come
 	// of one thing, such as the rows of one transaction, their positions must
 	// tell them apart: the task may be asked to resume behind any of them.

@@ -9,25 +9,26 @@ import (
 	"unicode/utf8"
 )
 
-// Type is the type of a column.
+// Type is the type of a column. Behind each is what makes a [Cell] of it.
 type Type uint8
 
 const (
-	// Int64 is a signed integer of 64 bits.
+	// Int64 is a signed integer of 64 bits: [Int].
 	Int64 Type = iota + 1
-	// Float64 is an IEEE 754 double, NaN and infinities included.
+	// Float64 is an IEEE 754 double, NaN and infinities included: [Float].
 	Float64
-	// DecimalType is an exact decimal number; see [Decimal].
+	// DecimalType is an exact decimal number, a [Decimal]: [Dec].
 	DecimalType
-	// BoolType is true or false.
+	// BoolType is true or false: [Bool].
 	BoolType
-	// TextType is text. It should be UTF-8, but other bytes pass unchanged.
+	// TextType is text. It should be UTF-8, but other bytes pass unchanged:
+	// [Text].
 	TextType
-	// BytesType is bytes.
+	// BytesType is bytes: [Bytes].
 	BytesType
-	// TimestampType is a moment in microseconds; see [Micros].
+	// TimestampType is a moment in microseconds, a [Micros]: [Timestamp].
 	TimestampType
-	// JSONType is a JSON value; see [Document].
+	// JSONType is a JSON value, a [Document]: [JSON].
 	JSONType
 )
 
