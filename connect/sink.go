@@ -29,8 +29,8 @@ type sinkTask struct {
 	dead       *deadLetters
 	// working outlasts a stop by [stopTimeout], for what is better brought to
 	// its end; it ends with the membership.
-	working    context.Context
-	isTroubled bool // reading has failed, and no record has come since
+	working context.Context
+	trouble string // why reading is being tried again; empty if it is not
 
 	// mu lets one goroutine commit at a time: a rebalance commits too, from
 	// the client's goroutine. It is held while the plugin flushes.
@@ -96,6 +96,10 @@ func (t *sinkTask) pollAndWrite(ctx context.Context) error {
 	return err
 }
 
+// quietTime is how long no error has to come until reading counts as mended,
+// if no record has come before. The client tries more often than that.
+const quietTime = 10 * time.Second
+
 // poll returns the next records, or none when a commit is due first or the
 // connector is paused.
 func (t *sinkTask) poll(ctx context.Context) ([]*kgo.Record, error) {
@@ -105,6 +109,11 @@ func (t *sinkTask) poll(ctx context.Context) ([]*kgo.Record, error) {
 		polling, cancel = context.WithDeadline(polling, due)
 		defer cancel()
 	}
+	if t.trouble != "" {
+		polling, cancel = context.WithTimeout(polling, quietTime)
+		defer cancel()
+	}
+	begun := time.Now()
 	fetches := t.client.PollRecords(polling, recordsPerWrite)
 	for _, e := range fetches.Errors() {
 		switch err := fmt.Errorf("reading topic %s, partition %d: %w", e.Topic, e.Partition, e.Err); {
@@ -114,17 +123,26 @@ func (t *sinkTask) poll(ctx context.Context) ([]*kgo.Record, error) {
 		default:
 			// A broker that is away, a topic that is not there yet, a member
 			// that the group has dropped: the client tries again by itself.
-			t.log.Warn("reading is being tried again", "err", err)
-			t.isTroubled = true
-			t.reportActive(err)
+			t.noteTrouble(err)
+			return fetches.Records(), nil
 		}
 	}
 	records := fetches.Records()
-	if len(records) > 0 && t.isTroubled {
-		t.isTroubled = false
+	if t.trouble != "" && (len(records) > 0 || time.Since(begun) >= quietTime) {
+		t.trouble = ""
 		t.reportActive(nil)
 	}
 	return records, nil
+}
+
+// noteTrouble reports and logs each new cause once: errors come in floods.
+func (t *sinkTask) noteTrouble(err error) {
+	if t.trouble == err.Error() {
+		return
+	}
+	t.trouble = err.Error()
+	t.log.Warn("reading is being tried again", "err", err)
+	t.reportActive(err)
 }
 
 // isForGood tells answers of a broker that stay the same until someone changes
