@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/millrace/millrace/connect/config"
+	"github.com/millrace/millrace/sdk/connector"
 )
 
 // Names returns the connectors' names in order; never nil.
@@ -62,83 +64,160 @@ func (w *Worker) tasks(name string) []*task {
 	return r.taskList()
 }
 
-// Create adds a connector. It returns when its configuration is stored; the
-// tasks start after that.
-func (w *Worker) Create(ctx context.Context, name string, settings map[string]string) (Info, error) {
-	if err := config.CheckName(name); err != nil {
-		return Info{}, configError(name, err)
+// changeTimeout bounds the storing of a change.
+const changeTimeout = 30 * time.Second
+
+// change has one change at a time look at what is there and store what is new:
+// of two creations of one name, one must fail. store gets a context that is
+// bounded by [changeTimeout].
+func (w *Worker) change(ctx context.Context, store func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	select {
+	case w.changing <- struct{}{}:
+		defer func() { <-w.changing }()
+	case <-w.stopping:
+		return ErrStopping
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for another change: %w", ctx.Err())
 	}
+	if w.isStopping() {
+		return ErrStopping
+	}
+	err := store(ctx)
+	if err != nil && w.isStopping() {
+		err = fmt.Errorf("%w: %w", ErrStopping, err)
+	}
+	return err
+}
+
+func (w *Worker) isStopping() bool {
+	select {
+	case <-w.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// Create adds a connector that begins as target says. It returns when its
+// configuration is stored; the tasks start after that.
+func (w *Worker) Create(ctx context.Context, name string, settings map[string]string, target TargetState) (Info, error) {
 	if _, ok := w.configs.get(name); ok {
 		return Info{}, fmt.Errorf("connector %s %w", name, ErrExists)
 	}
-	info, _, err := w.Put(ctx, name, settings)
-	return info, err
+	settings, err := w.checkWhole(ctx, name, settings, nil)
+	if err != nil {
+		return Info{}, err
+	}
+	err = w.change(ctx, func(ctx context.Context) error {
+		if _, ok := w.configs.get(name); ok {
+			return fmt.Errorf("connector %s %w", name, ErrExists)
+		}
+		return w.configs.create(ctx, name, settings, target)
+	})
+	if err != nil {
+		return Info{}, err
+	}
+	return w.Info(ctx, name)
 }
 
 // Put adds a connector or changes its configuration. It returns when that is
 // stored; the tasks start, or start anew, after that. A configuration that is
 // the same as before changes nothing.
 func (w *Worker) Put(ctx context.Context, name string, settings map[string]string) (info Info, created bool, err error) {
-	if err := config.CheckName(name); err != nil {
-		return Info{}, false, configError(name, err)
+	old, _ := w.configs.get(name)
+	if settings, err = w.checkWhole(ctx, name, settings, old.settings); err != nil {
+		return Info{}, false, err
 	}
-	old, existed := w.configs.get(name)
-	settings = config.Unredact(settings, old.settings)
-	settings[config.Name] = name
-	cl, err := w.checkConfig(ctx, settings)
+	err = w.change(ctx, func(ctx context.Context) error {
+		old, existed := w.configs.get(name)
+		created = !existed
+		switch {
+		case created:
+			return w.configs.create(ctx, name, settings, TargetRunning)
+		case maps.Equal(old.settings, settings):
+			return nil
+		}
+		return w.configs.putConfig(ctx, name, settings)
+	})
 	if err != nil {
 		return Info{}, false, err
 	}
-	if err := cl.validate(ctx, config.Own(settings, cl.kind)); err != nil {
-		return Info{}, false, configError(name, err)
-	}
-	if !existed || !maps.Equal(old.settings, settings) {
-		if err := w.configs.putConfig(ctx, name, settings); err != nil {
-			return Info{}, false, fmt.Errorf("storing the configuration of %s: %w", name, err)
-		}
-	}
 	info, err = w.Info(ctx, name)
-	return info, !existed, err
+	return info, created, err
+}
+
+// checkWhole checks all that can be checked before a configuration is stored,
+// and returns it as it is to be stored: with the secrets of old where it has
+// them hidden.
+func (w *Worker) checkWhole(ctx context.Context, name string, settings, old map[string]string) (map[string]string, error) {
+	if err := config.CheckName(name); err != nil {
+		return nil, configError(name, err)
+	}
+	settings = config.Unredact(settings, old)
+	settings[config.Name] = name
+	cl, err := w.checkConfig(ctx, settings)
+	if err != nil {
+		return nil, err
+	}
+	if err := cl.validate(ctx, config.Own(settings, cl.kind)); err != nil {
+		return nil, configError(name, err)
+	}
+	return settings, nil
 }
 
 // Delete ends a connector and forgets its configuration. The positions of a
 // source, and the offsets of a sink, are kept: a connector of the same name
 // goes on where this one was.
 func (w *Worker) Delete(ctx context.Context, name string) error {
-	if _, ok := w.configs.get(name); !ok {
-		return notFound(name)
-	}
-	if err := w.configs.remove(ctx, name); err != nil {
-		return fmt.Errorf("deleting connector %s: %w", name, err)
-	}
-	if w.tasks(name) == nil {
+	err := w.changeExisting(ctx, name, func(ctx context.Context) error { return w.configs.remove(ctx, name) })
+	if err == nil && w.tasks(name) == nil {
 		w.statuses.forget(name) // it did not run, so nothing ends
 	}
-	return nil
+	return err
 }
 
 // SetTarget pauses, resumes or stops a connector. It returns when that is
 // stored.
 func (w *Worker) SetTarget(ctx context.Context, name string, target TargetState) error {
-	if _, ok := w.configs.get(name); !ok {
-		return notFound(name)
-	}
-	if err := w.configs.putTarget(ctx, name, target); err != nil {
-		return fmt.Errorf("changing the state of connector %s: %w", name, err)
-	}
-	return nil
+	return w.changeExisting(ctx, name, func(ctx context.Context) error { return w.configs.putTarget(ctx, name, target) })
 }
 
-// Restart starts a connector anew, all its tasks included.
-func (w *Worker) Restart(_ context.Context, name string) error {
+func (w *Worker) changeExisting(ctx context.Context, name string, store func(context.Context) error) error {
+	return w.change(ctx, func(ctx context.Context) error {
+		if _, ok := w.configs.get(name); !ok {
+			return notFound(name)
+		}
+		if err := store(ctx); err != nil {
+			return fmt.Errorf("changing connector %s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// Restart starts a connector anew: all of it, or, if onlyFailed, what has
+// failed.
+func (w *Worker) Restart(_ context.Context, name string, onlyFailed bool) error {
 	if _, ok := w.configs.get(name); !ok {
 		return notFound(name)
+	}
+	if w.isStopping() {
+		return ErrStopping
 	}
 	w.mu.Lock()
 	r := w.runners[name]
 	w.mu.Unlock()
-	if r != nil {
+	switch {
+	case r == nil:
+	case !onlyFailed || w.statuses.get(connectorKey(name)).State == Failed:
 		r.cancel() // the loop of Run starts another one when this has ended
+	default:
+		for _, t := range r.taskList() {
+			if t.status().State == Failed {
+				t.requestRestart()
+			}
+		}
 	}
 	return nil
 }
@@ -163,7 +242,13 @@ func (w *Worker) Validate(ctx context.Context, className string, settings map[st
 	if err != nil {
 		return Validation{}, configError(settings[config.Name], err)
 	}
-	settings = maps.Clone(settings)
+	if given := settings[config.Class]; given != "" && given != className {
+		if other, err := w.class(ctx, given); err != nil || other.name != cl.name || other.kind != cl.kind {
+			return Validation{}, configError(settings[config.Name], connector.Problemf(config.Class, "%q is given, and %q is to be validated", given, className))
+		}
+	}
+	old, _ := w.configs.get(settings[config.Name])
+	settings = config.Unredact(settings, old.settings)
 	settings[config.Class] = className
 	problems := cl.problems(settings)
 	if len(problems) == 0 {

@@ -95,6 +95,18 @@ func (c class) problems(settings map[string]string) []connector.Problem {
 			}
 		}
 	}
+	for _, f := range c.fields {
+		if f.Secret && settings[f.Name] == config.Hidden {
+			problems = append(problems, connector.Problem{Setting: f.Name, Message: "it is hidden, and there is no earlier value: give the secret itself"})
+		}
+	}
+	topics := splitTopics(settings[config.Topics])
+	if dead := settings[config.DeadLetters]; dead != "" && slices.Contains(topics, dead) {
+		problems = append(problems, connector.Problem{Setting: config.DeadLetters, Message: "it is one of the topics to read, so dead letters would come again and again"})
+	}
+	if c.kind == config.Sink && len(topics) == 0 && settings[config.Topics] != "" {
+		problems = append(problems, connector.Problem{Setting: config.Topics, Message: "it names no topic"})
+	}
 	if settings[config.DeadLetters] != "" && settings[config.Tolerance] != "all" {
 		problems = append(problems, connector.Problem{Setting: config.DeadLetters,
 			Message: "it is used only with errors.tolerance=all, as otherwise a bad record fails the task"})

@@ -141,30 +141,52 @@ func (c *configs) names() []string {
 	return slices.Sorted(maps.Keys(c.settings))
 }
 
-// putConfig writes a configuration and returns when this worker has applied it.
+// create writes a new connector. Its target state goes first, or it could run
+// for a moment; running is to have none, which also does away with what may be
+// left of an earlier connector of that name. It returns, as all writes do, when
+// this worker has applied it.
+func (c *configs) create(ctx context.Context, name string, settings map[string]string, target TargetState) error {
+	var state any
+	if target != TargetRunning {
+		state = targetValue{target}
+	}
+	return c.put(ctx, configEntry{targetPrefix + name, state}, configEntry{connectorPrefix + name, configValue{settings}})
+}
+
 func (c *configs) putConfig(ctx context.Context, name string, settings map[string]string) error {
-	return c.put(ctx, connectorPrefix+name, configValue{settings})
+	return c.put(ctx, configEntry{connectorPrefix + name, configValue{settings}})
 }
 
 func (c *configs) putTarget(ctx context.Context, name string, target TargetState) error {
-	return c.put(ctx, targetPrefix+name, targetValue{target})
-}
-
-func (c *configs) put(ctx context.Context, key string, value any) error {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return fmt.Errorf("encoding %s: %w", key, err)
-	}
-	if err := c.table.Put(ctx, table.Entry{Key: []byte(key), Value: text}); err != nil {
-		return err
-	}
-	return c.table.Sync(ctx)
+	return c.put(ctx, configEntry{targetPrefix + name, targetValue{target}})
 }
 
 // remove deletes a connector. The target state goes second: a connector that
 // has none is a running one, so the other order could start it for a moment.
 func (c *configs) remove(ctx context.Context, name string) error {
-	if err := c.table.Put(ctx, table.Entry{Key: []byte(connectorPrefix + name)}, table.Entry{Key: []byte(targetPrefix + name)}); err != nil {
+	return c.put(ctx, configEntry{connectorPrefix + name, nil}, configEntry{targetPrefix + name, nil})
+}
+
+// configEntry is a value to be written as JSON, or a deletion if it is nil.
+type configEntry struct {
+	key   string
+	value any
+}
+
+func (c *configs) put(ctx context.Context, changes ...configEntry) error {
+	entries := make([]table.Entry, len(changes))
+	for i, change := range changes {
+		entries[i].Key = []byte(change.key)
+		if change.value == nil {
+			continue
+		}
+		text, err := json.Marshal(change.value)
+		if err != nil {
+			return fmt.Errorf("encoding %s: %w", change.key, err)
+		}
+		entries[i].Value = text
+	}
+	if err := c.table.Put(ctx, entries...); err != nil {
 		return err
 	}
 	return c.table.Sync(ctx)

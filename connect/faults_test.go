@@ -2,9 +2,13 @@ package connect
 
 import (
 	"encoding/json"
+	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/millrace/millrace/broker/brokertest"
+	"github.com/millrace/millrace/connect/config"
 )
 
 // produce writes values to a topic, in order, to partition 0.
@@ -74,6 +79,7 @@ func TestAcceptedRecordsOfADeadSinkComeAgain(t *testing.T) {
 
 // A broker that is away for a while costs time, and nothing else.
 func TestBrokerThatIsAwayFailsNoTask(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for how, crash := range map[string]func(*brokertest.Cluster){
 		"killed":    (*brokertest.Cluster).Kill,
 		"power cut": func(c *brokertest.Cluster) { c.CutPower(1) },
@@ -91,15 +97,14 @@ func TestBrokerThatIsAwayFailsNoTask(t *testing.T) {
 			if got := unique(b.lines("out")); !slices.Equal(got, counted(3000)) {
 				t.Errorf("the file has %d different lines, want the 3000 in order", len(got))
 			}
-			if s := b.awaitTask("out", Running); s.Trace != "" {
-				t.Errorf("the sink still reports %q", s.Trace)
-			}
+			b.await("the sink reports no trouble", func() bool { return b.awaitTask("out", Running).Trace == "" })
 		})
 	}
 }
 
 // However the cluster is, a worker stops in bounded time.
 func TestWorkerStopsWhileTheBrokerIsAway(t *testing.T) {
+	t.Parallel() // it mostly waits
 	b := newBench(t)
 	b.source("in", 0)
 	b.sink("out", "numbers")
@@ -209,6 +214,133 @@ func TestUnfitTopicsAreRefused(t *testing.T) {
 		w.Close()
 		t.Error("a worker takes a configuration topic of five partitions")
 	} else if !strings.Contains(err.Error(), "5 partitions") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// However clients step on each other's toes, each gets a truthful answer, and
+// the worker ends where the last change says.
+func TestManyClientsChangeOneConnector(t *testing.T) {
+	b := newBench(t)
+	settings := map[string]string{"connector.class": "numbers", "topic": "numbers"}
+	var created, existed atomic.Int64
+	var clients sync.WaitGroup
+	for range 8 {
+		clients.Go(func() {
+			switch _, err := b.worker.Create(t.Context(), "in", settings, TargetRunning); {
+			case err == nil:
+				created.Add(1)
+			case errors.Is(err, ErrExists):
+				existed.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	clients.Wait()
+	if created.Load() != 1 || existed.Load() != 7 {
+		t.Errorf("%d creations succeeded and %d were told that it exists", created.Load(), existed.Load())
+	}
+	for i := range 6 {
+		clients.Go(func() {
+			for j := range 8 {
+				var err error
+				switch (i + j) % 6 {
+				case 0:
+					err = b.worker.SetTarget(t.Context(), "in", TargetPaused)
+				case 1:
+					err = b.worker.SetTarget(t.Context(), "in", TargetRunning)
+				case 2:
+					err = b.worker.SetTarget(t.Context(), "in", TargetStopped)
+				case 3:
+					err = b.worker.Restart(t.Context(), "in", j%2 == 0)
+				case 4:
+					err = b.worker.Delete(t.Context(), "in")
+				case 5:
+					changed := maps.Clone(settings)
+					changed["count"] = strconv.Itoa(1_000_000 + i*100 + j)
+					_, _, err = b.worker.Put(t.Context(), "in", changed)
+				}
+				if err != nil && !errors.Is(err, ErrNotFound) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	settings["count"] = "100"
+	if _, _, err := b.worker.Put(t.Context(), "in", settings); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.worker.SetTarget(t.Context(), "in", TargetRunning); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitTask("in", Completed)
+}
+
+func TestConnectorIsBornInTheStateThatWasAskedFor(t *testing.T) {
+	b := newBench(t)
+	settings := map[string]string{"connector.class": "numbers", "topic": "numbers"}
+	if _, err := b.worker.Create(t.Context(), "in", settings, TargetStopped); err != nil {
+		t.Fatal(err)
+	}
+	b.await("it is stopped", func() bool {
+		s, err := b.worker.Status(t.Context(), "in")
+		return err == nil && s.Connector.State == Stopped
+	})
+	if err := b.worker.Delete(t.Context(), "in"); err != nil {
+		t.Fatal(err)
+	}
+	b.create("in", settings)
+	b.awaitTask("in", Running)
+}
+
+func TestStoppedWorkerRefusesChanges(t *testing.T) {
+	b := newBench(t)
+	b.source("in", 0)
+	b.stop()
+	for what, err := range map[string]error{
+		"create": func() error {
+			_, err := b.worker.Create(t.Context(), "x", map[string]string{"connector.class": "numbers"}, TargetRunning)
+			return err
+		}(),
+		"pause":   b.worker.SetTarget(t.Context(), "in", TargetPaused),
+		"delete":  b.worker.Delete(t.Context(), "in"),
+		"restart": b.worker.Restart(t.Context(), "in", false),
+	} {
+		if !errors.Is(err, ErrStopping) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestOnlyFailedTasksAreRestarted(t *testing.T) {
+	b := newBench(t)
+	b.source("in", 10)
+	b.awaitTask("in", Completed)
+	if err := b.worker.Restart(t.Context(), "in", true); err != nil {
+		t.Fatal(err)
+	}
+	if s := b.awaitTask("in", Completed); s.Records != 10 {
+		t.Errorf("a task that had not failed was started anew: %+v", s)
+	}
+	b.create("bad", map[string]string{"connector.class": "numbers", "topic": "bad", "bad.every": "1"})
+	b.awaitTask("bad", Failed)
+	if err := b.worker.Restart(t.Context(), "bad", true); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := b.worker.Status(t.Context(), "bad"); err != nil || s.Tasks[0].State == Failed && s.Tasks[0].Trace == "" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	b.awaitTask("bad", Failed)
+}
+
+// A secret that was never given cannot be put back where it is hidden.
+func TestHiddenSecretOfNobodyIsRefused(t *testing.T) {
+	b := newBench(t)
+	_, err := b.worker.Create(t.Context(), "in", map[string]string{"connector.class": "numbers", "topic": "t", "password": config.Hidden}, TargetRunning)
+	var invalid *ConfigError
+	if !errors.As(err, &invalid) || invalid.Problems[0].Setting != "password" {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -60,7 +60,7 @@ func (t *task) runSink(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg.Topics = t.topics()
+	cfg.Topics = splitTopics(t.settings[config.Topics])
 	plugin, err := t.worker.cfg.Host.OpenSink(cfg)
 	if err != nil {
 		return err
@@ -126,9 +126,10 @@ func leave(ctx context.Context, client *kgo.Client) {
 	client.Close()
 }
 
-func (t *task) topics() []string {
+// splitTopics takes the setting topics apart.
+func splitTopics(setting string) []string {
 	var topics []string
-	for topic := range strings.SplitSeq(t.settings[config.Topics], ",") {
+	for topic := range strings.SplitSeq(setting, ",") {
 		if topic = strings.TrimSpace(topic); topic != "" {
 			topics = append(topics, topic)
 		}

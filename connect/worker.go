@@ -73,6 +73,9 @@ type Worker struct {
 	statuses *statuses
 	// wake asks the loop of Run to compare wanted and running again.
 	wake chan struct{}
+	// changing is held by the change that is being stored; see change.
+	changing chan struct{}
+	stopping chan struct{} // closed when Run begins to end
 
 	mu      sync.Mutex
 	runners map[string]*runner
@@ -87,7 +90,7 @@ func New(ctx context.Context, cfg Config) (*Worker, error) {
 	}
 	w := &Worker{
 		cfg: cfg, configs: newConfigs(cfg.Log), offsets: newOffsets(), statuses: newStatuses(cfg.ID, cfg.Log),
-		wake: make(chan struct{}, 1), runners: map[string]*runner{},
+		wake: make(chan struct{}, 1), changing: make(chan struct{}, 1), stopping: make(chan struct{}), runners: map[string]*runner{},
 	}
 	open := func(topic string, partitions int32, apply func(key, value []byte)) (*table.Table, error) {
 		return table.Open(ctx, table.Config{Client: cfg.Client, Topic: topic, Partitions: partitions,
@@ -125,6 +128,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.reconcile(ctx)
 		select {
 		case <-ctx.Done():
+			close(w.stopping)
 			w.awaitAll()
 			return nil
 		case <-w.configs.changed:

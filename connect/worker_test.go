@@ -75,7 +75,7 @@ func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
 
 func (b *bench) create(name string, settings map[string]string) {
 	b.Helper()
-	if _, err := b.worker.Create(b.Context(), name, settings); err != nil {
+	if _, err := b.worker.Create(b.Context(), name, settings, TargetRunning); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -384,7 +384,7 @@ func TestConfigurationIsCheckedBeforeAnythingStarts(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := b.worker.Create(t.Context(), "c", c.settings)
+			_, err := b.worker.Create(t.Context(), "c", c.settings, TargetRunning)
 			var invalid *ConfigError
 			if !errors.As(err, &invalid) {
 				t.Fatalf("error is %v, want a ConfigError", err)

@@ -149,11 +149,12 @@ func Redact(settings map[string]string, own []connector.Field) map[string]string
 // Unredact puts the stored values of secrets back where a configuration that
 // was read from a reply, edited and sent again still holds [Hidden].
 func Unredact(settings, stored map[string]string) map[string]string {
-	full := maps.Clone(settings)
-	for name, value := range full {
+	full := make(map[string]string, len(settings))
+	for name, value := range settings {
 		if old, ok := stored[name]; ok && value == Hidden {
-			full[name] = old
+			value = old
 		}
+		full[name] = value
 	}
 	return full
 }

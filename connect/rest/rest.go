@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/millrace/millrace/connect"
 )
@@ -26,11 +27,11 @@ type Worker interface {
 	Names() []string
 	Info(ctx context.Context, name string) (connect.Info, error)
 	Status(ctx context.Context, name string) (connect.ConnectorStatus, error)
-	Create(ctx context.Context, name string, settings map[string]string) (connect.Info, error)
+	Create(ctx context.Context, name string, settings map[string]string, target connect.TargetState) (connect.Info, error)
 	Put(ctx context.Context, name string, settings map[string]string) (info connect.Info, created bool, err error)
 	Delete(ctx context.Context, name string) error
 	SetTarget(ctx context.Context, name string, target connect.TargetState) error
-	Restart(ctx context.Context, name string) error
+	Restart(ctx context.Context, name string, onlyFailed bool) error
 	RestartTask(ctx context.Context, name string, task int) error
 	Plugins(ctx context.Context) ([]connect.Plugin, error)
 	Validate(ctx context.Context, class string, settings map[string]string) (connect.Validation, error)
@@ -186,6 +187,8 @@ func (a *api) create(r *http.Request) (reply, error) {
 	var body struct {
 		Name   string   `json:"name"`
 		Config settings `json:"config"`
+		// InitialState is RUNNING, PAUSED or STOPPED (KIP-980).
+		InitialState string `json:"initial_state"`
 	}
 	if err := decode(r, &body); err != nil {
 		return reply{}, err
@@ -193,9 +196,15 @@ func (a *api) create(r *http.Request) (reply, error) {
 	if named := body.Config["name"]; named != nil && *named != body.Name {
 		return reply{}, httpError{http.StatusBadRequest, fmt.Sprintf("the connector is called %q in the body and %q in its config", body.Name, *named)}
 	}
+	targets := map[string]connect.TargetState{"": connect.TargetRunning, "RUNNING": connect.TargetRunning,
+		"PAUSED": connect.TargetPaused, "STOPPED": connect.TargetStopped}
+	target, ok := targets[strings.ToUpper(body.InitialState)]
+	if !ok {
+		return reply{}, httpError{http.StatusBadRequest, fmt.Sprintf("initial_state is %q: expected RUNNING, PAUSED or STOPPED", body.InitialState)}
+	}
 	config := body.Config.texts()
 	config["name"] = body.Name
-	info, err := a.worker.Create(r.Context(), body.Name, config)
+	info, err := a.worker.Create(r.Context(), body.Name, config, target)
 	return reply{http.StatusCreated, info}, err
 }
 
@@ -297,11 +306,15 @@ func taskNumber(r *http.Request) (int, error) {
 	return n, nil
 }
 
-// restart starts the connector and its tasks anew. With ?includeTasks=true it
-// answers with the status, as Kafka Connect does (KIP-745).
+// restart starts the connector and its tasks anew, or with ?onlyFailed=true
+// what has failed of them. A connector has no process of its own, so there is
+// nothing to restart without its tasks; but ?includeTasks=true and onlyFailed
+// are answered with the status, as Kafka Connect does (KIP-745).
 func (a *api) restart(r *http.Request) (reply, error) {
-	name := r.PathValue("name")
-	if err := a.worker.Restart(r.Context(), name); err != nil || r.URL.Query().Get("includeTasks") != "true" {
+	name, query := r.PathValue("name"), r.URL.Query()
+	onlyFailed := query.Get("onlyFailed") == "true"
+	err := a.worker.Restart(r.Context(), name, onlyFailed)
+	if err != nil || !onlyFailed && query.Get("includeTasks") != "true" {
 		return reply{code: http.StatusNoContent}, err
 	}
 	status, err := a.worker.Status(r.Context(), name)

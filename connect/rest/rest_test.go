@@ -49,10 +49,11 @@ func (f *fakeWorker) Status(_ context.Context, name string) (connect.ConnectorSt
 	return connect.ConnectorStatus{Name: name, Connector: running, Tasks: []connect.TaskStatus{{Status: running}}, Type: "source"}, f.find(name)
 }
 
-func (f *fakeWorker) Create(ctx context.Context, name string, settings map[string]string) (connect.Info, error) {
+func (f *fakeWorker) Create(ctx context.Context, name string, settings map[string]string, target connect.TargetState) (connect.Info, error) {
 	if f.configs[name] != nil {
 		return connect.Info{}, fmt.Errorf("connector %s %w", name, connect.ErrExists)
 	}
+	f.targets[name] = target
 	info, _, err := f.Put(ctx, name, settings)
 	return info, err
 }
@@ -78,7 +79,7 @@ func (f *fakeWorker) SetTarget(_ context.Context, name string, target connect.Ta
 	return f.find(name)
 }
 
-func (f *fakeWorker) Restart(_ context.Context, name string) error {
+func (f *fakeWorker) Restart(_ context.Context, name string, _ bool) error {
 	f.restart = append(f.restart, name)
 	return f.find(name)
 }
@@ -111,6 +112,7 @@ func TestPathsAndStatusCodes(t *testing.T) {
 		{"POST", "/connectors", `{"name":"a b","config":{"connector.class":"x"}}`, 409, `"error_code":409`},
 		{"POST", "/connectors", `{"name":"c","config":{"name":"d"}}`, 400, `\"d\"`},
 		{"POST", "/connectors", `{"name":"c","config":{}}`, 400, `connector.class: it is missing`},
+		{"POST", "/connectors", `{"name":"c","initial_state":"ASLEEP","config":{}}`, 400, `ASLEEP`},
 		{"POST", "/connectors", `{`, 400, `not the JSON`},
 		{"GET", "/connectors", "", 200, `["a b"]`},
 		{"GET", "/connectors?expand=status&expand=info", "", 200, `"status":{"name":"a b"`},
