@@ -112,6 +112,7 @@ type countSource struct {
 	batch     int
 	pause     time.Duration
 	mode      string
+	password  string
 	stateDir  string
 	retried   bool
 }
@@ -127,6 +128,7 @@ func (s *countSource) Open(ctx context.Context, task connector.Task) error {
 	if err := task.Settings.Decode(&cfg); err != nil {
 		return err
 	}
+	s.password = cfg.Password
 	s.log, s.end, s.batch, s.pause, s.mode, s.stateDir, s.next = task.Log, cfg.Count, cfg.Batch, cfg.Pause, cfg.Mode, task.StateDir, 1
 	if last, ok := task.Resume["numbers"]; ok {
 		n, err := strconv.ParseInt(last, 10, 64)
@@ -172,7 +174,7 @@ func (s *countSource) Read(ctx context.Context, out *connector.Batch) error {
 		s.next++
 	}
 	switch {
-	case s.mode == "read-fails" && s.next > 20:
+	case (s.mode == "read-fails" || s.mode == "read-and-close-fail") && s.next > 20:
 		return errors.New("the numbers ran out")
 	case s.mode == "read-retries" && !s.retried:
 		s.retried = true
@@ -215,6 +217,9 @@ func (s *countSource) Close(ctx context.Context) error {
 	if s.mode == "close-hangs" {
 		<-ctx.Done()
 		time.Sleep(time.Hour)
+	}
+	if s.mode == "close-fails" || s.mode == "read-and-close-fail" {
+		return fmt.Errorf("logging out %s: refused", s.password)
 	}
 	return os.WriteFile(filepath.Join(s.stateDir, "closed"), nil, 0o600)
 }

@@ -58,18 +58,19 @@ func (s *session) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.stopTimeout)
 	defer cancel()
 	res, err := s.process.client.Close(ctx, &protocol.CloseRequest{})
+	outcome := s.process.runner.output.hide.hideIn(res.GetOutcome())
 	switch {
 	case err != nil && ctx.Err() != nil:
 		err = fmt.Errorf("closing the connector: Close did not return within %v, and its process was killed", time.Since(begun).Round(10*time.Millisecond))
 		s.process.kill()
-	case res.GetOutcome().GetCode() == protocol.Outcome_CANCELLED:
-		err = fmt.Errorf("closing the connector: %s, and its process was killed", res.GetOutcome().GetMessage())
+	case outcome.GetCode() == protocol.Outcome_CANCELLED:
+		err = fmt.Errorf("closing the connector: %s, and its process was killed", outcome.GetMessage())
 		s.process.kill()
 	case err != nil:
 		err = fmt.Errorf("closing the connector: %w", err)
 		s.process.kill()
 	default:
-		if err = errorOf(res.GetOutcome()); err != nil {
+		if err = errorOf(outcome); err != nil {
 			err = fmt.Errorf("closing the connector: %w", err)
 		}
 		s.process.shutdown()
@@ -83,6 +84,14 @@ type openRefused struct{ cause error }
 
 func (e *openRefused) Error() string { return e.cause.Error() }
 func (e *openRefused) Unwrap() error { return e.cause }
+
+// endFailed ends the session of a task that has failed already, whose status
+// says why. What goes wrong here as well is for the log only.
+func (s *session) endFailed() {
+	if err := s.end(context.Background()); err != nil {
+		s.process.runner.output.log.Warn("the failed connector did not close well", "cause", err)
+	}
+}
 
 // errorOf turns an outcome into the error that the connector returned.
 func errorOf(o *protocol.Outcome) error {

@@ -313,3 +313,26 @@ func TestRecordsOfAPluginMustHavePositions(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestErrorOfCloseIsReturnedOrLoggedWithoutSecrets(t *testing.T) {
+	const want = "closing the connector: logging out [hidden]: refused"
+	var log logBuffer
+	h := newTestHost(t, func(cfg *Config) { cfg.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
+	s := openSource(t, h, TaskConfig{Settings: map[string]string{"mode": "close-fails", "password": "hush-hush"}})
+	if _, err := s.Read(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(context.Background()); err == nil || err.Error() != want {
+		t.Errorf("closing: %v, want %q", err, want)
+	}
+	s = openSource(t, h, TaskConfig{Settings: map[string]string{"mode": "read-and-close-fail", "password": "hush-hush"}})
+	if _, err := readError(t, s); err == nil || err.Error() != "the numbers ran out" {
+		t.Errorf("reading: %v", err)
+	}
+	if err := s.Close(context.Background()); err != nil {
+		t.Errorf("closing what has failed: %v", err)
+	}
+	if got := log.String(); !strings.Contains(got, want) || strings.Contains(got, "hush-hush") {
+		t.Errorf("logged %s", got)
+	}
+}

@@ -83,7 +83,7 @@ func (s *supervisor) carryOut(e effect) {
 		if session := s.current; session != nil {
 			s.current = nil
 			if e.kind == end {
-				s.work.Go(func() { _ = session.end(context.Background()) }) // the task has failed already
+				s.work.Go(session.endFailed)
 			} else {
 				s.work.Go(session.kill)
 			}
