@@ -58,7 +58,7 @@ func brokerConnectionRows() []brokerRow {
 		{Definition{Name: "socket.request.max.bytes", Type: Int, Default: "104857600", check: atLeast(1),
 			Doc: "The largest request in bytes. A connection that announces a larger one is closed."},
 			func(b *Broker, v value) { b.MaxRequestBytes = int32(v.num) }},
-		{Definition{Name: "queued.max.request.bytes", Type: Long, Default: "268435456", check: atLeast(1),
+		{Definition{Name: "queued.max.request.bytes", Type: Long, Default: "536870912", check: atLeast(1),
 			Doc: "The bytes of requests that may be in memory at once; reading pauses beyond them. Kafka's default is no limit."},
 			func(b *Broker, v value) { b.MaxQueuedBytes = v.num }},
 		{Definition{Name: "fetch.max.bytes", Type: Int, Default: "57671680", check: atLeast(1024),
