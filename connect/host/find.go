@@ -173,10 +173,12 @@ func readSpec(ctx context.Context, path string, stat fs.FileInfo) (connector.Man
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	switch err := cmd.Run(); {
 	case ctx.Err() != nil:
-		return connector.Manifest{}, fmt.Errorf("it had not printed its spec and ended in time (main has to call connector.Serve first thing): %w %s",
-			ctx.Err(), strings.TrimSpace(stderr.String()))
+		return connector.Manifest{}, fmt.Errorf("it had not printed its spec and ended in time (main has to call connector.Serve first thing): %w; standard error: %q",
+			ctx.Err(), excerpt(bytes.TrimSpace(stderr.Bytes())))
+	case err != nil && stderr.Len() > 0:
+		return connector.Manifest{}, fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
 	case err != nil:
-		return connector.Manifest{}, fmt.Errorf("%w %s", err, strings.TrimSpace(stderr.String()))
+		return connector.Manifest{}, err
 	}
 	manifest, err := connector.ReadManifest(stdout.Bytes())
 	if err != nil {

@@ -42,12 +42,12 @@ func (h *Host) Validate(ctx context.Context, plugin string, kind Kind, settings 
 		return nil, fmt.Errorf("validating settings of plugin %q: %w", plugin, err)
 	}
 	if err = errorOf(outcome); err == nil {
-		return nil, nil
-	}
-	if problems := connector.Problems(err); len(problems) > 0 {
 		return problems, nil
 	}
-	return []connector.Problem{{Message: err.Error()}}, nil
+	if complete := connector.Problems(err); len(complete) > 0 {
+		return complete, nil
+	}
+	return append(problems, connector.Problem{Message: err.Error()}), nil
 }
 
 // Split has the plugin divide a connector's work among at most max tasks, and

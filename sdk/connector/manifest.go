@@ -61,6 +61,9 @@ func (p Plugin) Check() error {
 	if p.Version == "" {
 		errs = append(errs, errors.New("it has no version"))
 	}
+	if strings.TrimSpace(p.Spec.Doc) == "" {
+		errs = append(errs, errors.New("its Spec has no Doc, which is to say what it does"))
+	}
 	if p.NewSource == nil && p.NewSink == nil {
 		errs = append(errs, errors.New("it has neither a source nor a sink"))
 	}

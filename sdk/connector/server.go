@@ -220,16 +220,18 @@ func (s *server) open(ctx context.Context, req *protocol.OpenRequest) error {
 		StateDir: req.GetStateDir(), Log: newTaskLogger(s.stderr, req.GetLogLevel()),
 	}
 	s.setOpen(true)
-	switch made := made.(type) {
-	case Source:
+	// By the kind, not by the type: one type may be both.
+	if req.GetKind() == protocol.Kind_KIND_SOURCE {
+		source := made.(Source)
 		task.Resume = req.GetResume()
-		if err = made.Open(ctx, task); err == nil {
-			s.source, s.reads = made, newSourceReads(made, task.Log, int(req.GetBatchBytes()))
+		if err = source.Open(ctx, task); err == nil {
+			s.source, s.reads = source, newSourceReads(source, task.Log, int(req.GetBatchBytes()))
 		}
-	case Sink:
+	} else {
+		sink := made.(Sink)
 		task.Topics = req.GetTopics()
-		if err = made.Open(ctx, task); err == nil {
-			s.sink, s.writes = made, NewDecoder()
+		if err = sink.Open(ctx, task); err == nil {
+			s.sink, s.writes = sink, NewDecoder()
 		}
 	}
 	if err != nil {

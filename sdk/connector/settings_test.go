@@ -134,20 +134,22 @@ func TestPluginsAreCheckedThemselves(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		plugin Plugin
-		want   string
+		want   []string
 	}{
-		{"a good one", Plugin{Name: "a-1", Version: "1", NewSource: source, Spec: Spec{Source: fieldsUnderTest()}}, ""},
-		{"a bad name", Plugin{Name: "A b", Version: "1", NewSource: source}, "lower-case"},
-		{"nothing to offer", Plugin{Name: "a", Version: "1"}, "neither a source nor a sink"},
-		{"settings for nothing", Plugin{Name: "a", Version: "1", NewSource: source, Spec: Spec{Sink: fieldsUnderTest()}}, "does not have"},
-		{"a default that is not valid", Plugin{Name: "a", Version: "1", NewSource: source, Spec: Spec{Source: []Field{{Name: "n", Type: Integer, Default: "x", Doc: "d"}}}}, "its default"},
-		{"no doc", Plugin{Name: "a", Version: "1", NewSource: source, Spec: Spec{Source: []Field{{Name: "n", Type: Integer}}}}, "no doc"},
-		{"twice", Plugin{Name: "a", Version: "1", NewSource: source, Spec: Spec{Source: []Field{{Name: "n", Type: Integer, Doc: "d"}, {Name: "n", Type: String, Doc: "d"}}}}, "twice"},
+		{"a good one", Plugin{Name: "a-1", Version: "1", NewSource: source, Spec: Spec{Doc: "d", Source: fieldsUnderTest()}}, nil},
+		{"all is missing", Plugin{Name: "A b"}, []string{`its name "A b" is not made of lower-case`, "it has no version", "its Spec has no Doc", "neither a source nor a sink"}},
+		{"settings for nothing", Plugin{Name: "a", Version: "1", NewSource: source, Spec: Spec{Doc: "d", Sink: fieldsUnderTest()}}, []string{"does not have"}},
+		{"twice", Plugin{Name: "a", Version: "1", NewSource: source, Spec: Spec{Doc: "d", Source: []Field{{Name: "n", Type: Integer, Doc: "d"}, {Name: "n", Type: String, Doc: "d"}}}}, []string{"twice"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.plugin.Check()
-			if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error is %v, want %q", err, c.want)
+			if len(c.want) == 0 && err != nil {
+				t.Errorf("it is refused: %v", err)
+			}
+			for _, want := range c.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("error is %v, want %q in it", err, want)
+				}
 			}
 		})
 	}
@@ -212,11 +214,7 @@ func TestBoundsMayBeOpenAbove(t *testing.T) {
 	}
 }
 
-func TestPluginThatIsNotWellFormedIsRefused(t *testing.T) {
-	good := Plugin{Name: "p", Version: "1", NewSource: func() Source { return nil }}
-	if err := good.Check(); err != nil {
-		t.Fatal(err)
-	}
+func TestFieldsThatAreNotWellFormedAreRefused(t *testing.T) {
 	for want, field := range map[string]Field{
 		"the name is not made of":             {Name: "Upper", Type: String, Doc: "d"},
 		"the runtime has a setting":           {Name: "errors.tolerance", Type: String, Doc: "d"},
@@ -228,8 +226,7 @@ func TestPluginThatIsNotWellFormedIsRefused(t *testing.T) {
 		"its default: \"0\": it should be at": {Name: "n", Type: Integer, Doc: "d", Min: 1, Default: "0"},
 		"unknown type \"text\"":               {Name: "n", Type: "text", Doc: "d"},
 	} {
-		p := good
-		p.Spec.Source = []Field{field}
+		p := Plugin{Name: "p", Version: "1", Spec: Spec{Doc: "d", Source: []Field{field}}, NewSource: func() Source { return nil }}
 		if err := p.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got %v, want %q", field, err, want)
 		}
