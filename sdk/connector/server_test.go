@@ -243,3 +243,22 @@ func TestCloseNamesTheCallThatDoesNotReturn(t *testing.T) {
 	close(release)
 	<-done
 }
+
+// both is a source and a sink in one type.
+type both struct{ script }
+
+func (*both) Write(context.Context, *Batch) error { return nil }
+
+func TestOneTypeMayBeSourceAndSink(t *testing.T) {
+	s := newServer(Plugin{Name: "both", Version: "1", NewSource: func() Source { return &both{} }, NewSink: func() Sink { return &both{} }}, os.Stderr, func(string) {})
+	if res, err := s.Open(t.Context(), &protocol.OpenRequest{Kind: protocol.Kind_KIND_SINK}); err != nil || res.GetOutcome().GetCode() != protocol.Outcome_OK {
+		t.Fatalf("opening: %v, %v", res, err)
+	}
+	frame, _, err := NewEncoder().Encode(new(Batch), 0, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := s.Write(t.Context(), &protocol.WriteRequest{Batch: frame}); err != nil || res.GetOutcome().GetCode() != protocol.Outcome_OK {
+		t.Errorf("writing to the sink: %v, %v", res, err)
+	}
+}
