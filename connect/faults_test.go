@@ -3,7 +3,9 @@ package connect
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,20 +24,23 @@ import (
 // produce writes values to a topic, in order, to partition 0.
 func (b *bench) produce(topic string, values ...string) {
 	b.Helper()
+	var records []*kgo.Record
+	for _, v := range values {
+		records = append(records, &kgo.Record{Topic: topic, Key: []byte("k"), Value: []byte(v)})
+	}
+	b.send(records...)
+}
+
+// send writes records, each to the partition that it names.
+func (b *bench) send(records ...*kgo.Record) {
+	b.Helper()
 	client, err := kgo.NewClient(append(b.cluster.ClientOptions(), kgo.AllowAutoTopicCreation(), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer client.Close()
-	for _, v := range values {
-		client.Produce(b.Context(), &kgo.Record{Topic: topic, Key: []byte("k"), Value: []byte(v)}, func(_ *kgo.Record, err error) {
-			if err != nil {
-				b.Errorf("producing %q: %v", v, err)
-			}
-		})
-	}
-	if err := client.Flush(b.Context()); err != nil {
-		b.Fatal(err)
+	if err := client.ProduceSync(b.Context(), records...).FirstErr(); err != nil {
+		b.Errorf("producing to %s: %v", records[0].Topic, err)
 	}
 }
 
@@ -342,5 +347,102 @@ func TestHiddenSecretOfNobodyIsRefused(t *testing.T) {
 	var invalid *ConfigError
 	if !errors.As(err, &invalid) || invalid.Problems[0].Setting != "password" {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// Whatever one plugin does at whichever stage, its neighbours do not notice, and
+// the worker stops in bounded time and leaves nothing behind.
+func TestTroubledPluginsHarmNobody(t *testing.T) {
+	before := runtime.NumGoroutine()
+	b := newBench(t)
+	b.produce("numbers", "x") // for the sinks
+	var stages []string
+	for _, how := range []string{"die", "hang"} {
+		for kind, methods := range map[string][]string{"source": {"open", "read", "close"}, "sink": {"open", "write", "close"}} {
+			for _, method := range methods {
+				name := how + "-" + method
+				stages = append(stages, name+" "+kind)
+				settings := map[string]string{"connector.class": "troubled-" + kind, "how": name, "key.converter": "string", "value.converter": "string"}
+				if kind == "source" {
+					settings["topic"] = "trouble"
+				} else {
+					settings["topics"] = "numbers"
+				}
+				b.create(name+" "+kind, settings)
+			}
+		}
+	}
+	b.sink("out", "numbers")
+	b.source("in", 500)
+	b.awaitTask("in", Completed)
+	b.await("the lines", func() bool { return len(b.lines("out")) >= 501 })
+	for _, name := range stages {
+		if strings.HasPrefix(name, "die") && !strings.Contains(name, "close") {
+			b.awaitTask(name, Failed)
+		}
+	}
+	begun := time.Now()
+	b.stop()
+	if took := time.Since(begun); took > 3*stopTimeout {
+		t.Errorf("stopping took %v", took)
+	}
+	b.cluster.Stop()
+	b.await("the end of all goroutines", func() bool { return runtime.NumGoroutine() <= before+2 })
+}
+
+// The tasks of a sink share partitions out anew whenever one comes or goes.
+// Every record is written, and in order within its partition.
+func TestRebalancesLoseNothing(t *testing.T) {
+	b := newBench(t)
+	const partitions, perPartition = 6, 1000
+	b.topic("many", map[string]string{})
+	b.partitions("many", partitions)
+	var writers sync.WaitGroup
+	defer writers.Wait()
+	writers.Go(func() {
+		for i := range 10 {
+			for p := range partitions {
+				var records []*kgo.Record
+				for j := range perPartition / 10 {
+					records = append(records, &kgo.Record{Topic: "many", Partition: int32(p), Value: fmt.Appendf(nil, "%d/%d", p, i*perPartition/10+j)})
+				}
+				b.send(records...)
+			}
+		}
+	})
+	b.sink("out", "many", "tasks.max", "3")
+	b.awaitTask("out", Running)
+	for i := range 9 {
+		b.await("progress", func() bool { return len(b.lines("out")) > i*partitions*perPartition/10 })
+		if err := b.worker.RestartTask(t.Context(), "out", i%3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := func() int { return len(unique(b.lines("out"))) }
+	b.await("all records", func() bool { return all() == partitions*perPartition })
+	b.stop()
+	last := map[string]int{}
+	for _, line := range unique(b.lines("out")) {
+		p, n, _ := strings.Cut(line, "/")
+		i, err := strconv.Atoi(n)
+		if err != nil || i != last[p] {
+			t.Fatalf("partition %s: %q comes where %d was due", p, line, last[p])
+		}
+		last[p]++
+	}
+	if n := len(b.lines("out")); n != partitions*perPartition {
+		t.Errorf("%d lines, want %d: clean restarts duplicate nothing", n, partitions*perPartition)
+	}
+}
+
+func (b *bench) partitions(topic string, n int) {
+	b.Helper()
+	client, err := kgo.NewClient(b.cluster.ClientOptions()...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := kadm.NewClient(client).UpdatePartitions(b.Context(), n, topic); err != nil {
+		b.Fatal(err)
 	}
 }

@@ -61,7 +61,53 @@ func testPlugins() []connector.Plugin {
 			{Name: "records", Type: connector.String, Required: true, Doc: "JSON: a list of givenRecord"},
 		}},
 		NewSource: func() connector.Source { return &given{} },
+	}, {
+		Name: "troubled", Version: "1.0.0",
+		Spec: connector.Spec{Doc: "does nothing but go wrong",
+			Source: []connector.Field{{Name: "how", Type: connector.String, Required: true, Doc: "die or hang, and at which method, such as die-read"}},
+			Sink:   []connector.Field{{Name: "how", Type: connector.String, Required: true, Doc: "as that of the source"}}},
+		NewSource: func() connector.Source { return &troubled{} },
+		NewSink:   func() connector.Sink { return &troubled{} },
 	}}
+}
+
+// troubled is a source and a sink with one method that dies or hangs.
+type troubled struct{ how string }
+
+func (s *troubled) at(stage string) {
+	switch s.how {
+	case "die-" + stage:
+		os.Exit(3)
+	case "hang-" + stage:
+		select {} // not even the end of the context ends it
+	}
+}
+
+func (s *troubled) Open(_ context.Context, task connector.Task) error {
+	s.how = task.Settings.Get("how")
+	s.at("open")
+	return nil
+}
+
+func (s *troubled) Read(ctx context.Context, out *connector.Batch) error {
+	s.at("read")
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(10 * time.Millisecond):
+	}
+	out.Append(connector.NewRecord(connector.Origin{Partition: "p", Position: "0"}, connector.Value{}, connector.TextValue("x")))
+	return nil
+}
+
+func (s *troubled) Write(context.Context, *connector.Batch) error {
+	s.at("write")
+	return nil
+}
+
+func (s *troubled) Close(context.Context) error {
+	s.at("close")
+	return nil
 }
 
 // given is a source of all kinds of records, nonsense among them.

@@ -64,7 +64,7 @@ func (b *bench) start() {
 func (b *bench) newWorker() (*Worker, error) {
 	b.Helper()
 	log := slog.New(slog.NewTextHandler(b.Output(), nil))
-	h, err := host.New(host.Config{Bundled: testPlugins(), Log: log, Backoff: host.Backoff{First: 10 * time.Millisecond}})
+	h, err := host.New(host.Config{Bundled: testPlugins(), Log: log, StopTimeout: time.Second, Backoff: host.Backoff{First: 10 * time.Millisecond}})
 	if err != nil {
 		b.Fatal(err)
 	}
