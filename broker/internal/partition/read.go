@@ -120,10 +120,9 @@ func (p *Partition) readFailed(doing string, err error) error {
 			p.fail(c, err)
 			return p.gone
 		})
-	case errors.Is(err, storage.ErrClosed):
-		if gone := p.Err(); gone != nil {
-			return gone
-		}
+	}
+	if gone := p.Err(); gone != nil {
+		return gone // it was closed or deleted meanwhile, files and all
 	}
 	return storageError(doing, err)
 }
