@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/millrace/millrace/streams/internal/assign"
@@ -60,6 +59,8 @@ type thread struct {
 	committed  time.Time
 	committing bool
 	heldUntil  time.Time // when a lane that waits for input is to go on without it
+	// failing are the input topics that cannot be read.
+	failing map[string]*failing
 	// readCommitted says that the user's client options hide what is not committed.
 	readCommitted bool
 	reported      time.Time
@@ -97,6 +98,7 @@ func newThread(rt *Runtime, index int) (*thread, error) {
 	t := &thread{
 		rt: rt, index: index, log: rt.cfg.Log.With("thread", index), tasks: map[task.ID]*taskRun{}, mended: map[task.ID]time.Time{},
 		events: make(chan event, eventsMax), ended: make(chan struct{}), starts: map[string]map[int32]kgo.Offset{},
+		failing:   map[string]*failing{},
 		committed: rt.cfg.Now(), purged: rt.cfg.Now(),
 	}
 	opts := append(rt.clientOptions("thread-"+strconv.Itoa(index)),
@@ -113,7 +115,6 @@ func newThread(rt *Runtime, index int) (*thread, error) {
 		kgo.KeepControlRecords(),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(newPartitioner()),
-		kgo.AllowAutoTopicCreation(),
 	)
 	if rt.cfg.InstanceID != "" {
 		opts = append(opts, kgo.InstanceID(rt.cfg.InstanceID+"-"+strconv.Itoa(index)))
@@ -235,6 +236,9 @@ func (t *thread) handleEvents(ctx context.Context) error {
 }
 
 func (t *thread) handle(ctx context.Context, e event) error {
+	if e.kind != restored {
+		t.rt.dir.moved(t.rt.cfg.Now())
+	}
 	switch e.kind {
 	case assigned:
 		t.fenced = false
@@ -313,20 +317,8 @@ func (t *thread) poll(ctx context.Context, idle bool) error {
 		//lint:ignore SA1012 a nil context takes what was fetched and does not wait
 		fetches = t.client.PollRecords(nil, pollRecordsMax)
 	}
-	var fatal error
-	fetches.EachError(func(topic string, partition int32, err error) {
-		switch {
-		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		case isFatal(err):
-			fatal = fmt.Errorf("reading %s[%d]: %w", topic, partition, err)
-		case errors.As(err, new(*kgo.ErrGroupSession)):
-			t.log.Warn("cannot join the job's group yet; trying again", "group", t.rt.cfg.Topology.Application, "err", errors.Unwrap(err))
-		default:
-			t.log.Warn("reading an input", "topic", topic, "partition", partition, "err", err)
-		}
-	})
-	if fatal != nil {
-		return fatal
+	if err := t.readErrors(ctx, fetches); err != nil {
+		return err
 	}
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 		if r := t.taskOf(p.Topic, p.Partition); r != nil {
@@ -340,19 +332,6 @@ func (t *thread) poll(ctx context.Context, idle bool) error {
 func (t *thread) sated() bool {
 	for _, r := range t.tasks {
 		if r.sated() {
-			return true
-		}
-	}
-	return false
-}
-
-// isFatal tells errors that trying again does not mend.
-func isFatal(err error) bool {
-	for _, fatal := range []error{
-		kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.SaslAuthenticationFailed,
-		kerr.InconsistentGroupProtocol, kerr.FencedInstanceID, kerr.GroupMaxSizeReached, kgo.ErrClientClosed,
-	} {
-		if errors.Is(err, fatal) {
 			return true
 		}
 	}
