@@ -20,6 +20,9 @@ func (t *thread) purge() {
 		return
 	}
 	t.purged = now
+	if len(t.running()) > 0 {
+		t.rt.dir.clean(now, t.log)
+	}
 	offsets := t.purgeable()
 	if len(offsets) == 0 {
 		return

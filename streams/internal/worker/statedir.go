@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/millrace/millrace/streams/internal/assign"
 	"github.com/millrace/millrace/streams/internal/task"
@@ -29,7 +30,13 @@ type stateDir struct {
 	held map[task.ID]chan struct{}
 	// progress is how far each task's folder was when it was last closed or committed.
 	progress map[task.ID]int64
+	// settled is when tasks were last given to this process, or taken from it.
+	settled time.Time
 }
+
+// cleanupDelay is how long a folder is kept whose task runs elsewhere: Kafka Streams' state.cleanup.delay.ms. A task that
+// comes back within it need not be restored from the start.
+const cleanupDelay = 10 * time.Minute
 
 func openStateDir(path string) (*stateDir, error) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
@@ -141,4 +148,37 @@ func (d *stateDir) release(id task.ID) {
 	defer d.mu.Unlock()
 	close(d.held[id])
 	delete(d.held, id)
+}
+
+// moved notes that tasks came or went.
+func (d *stateDir) moved(now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.settled = now
+}
+
+// clean removes the folders of tasks that have been elsewhere for the delay. It is to be called only while the group works:
+// a process that merely cannot reach it gets its tasks back. Nor does it remove while tasks still move.
+func (d *stateDir) clean(now time.Time, log *slog.Logger) {
+	d.mu.Lock()
+	var idle []task.ID
+	if now.Sub(d.settled) > cleanupDelay {
+		for id := range d.progress {
+			if _, busy := d.held[id]; !busy {
+				idle = append(idle, id)
+				d.held[id] = make(chan struct{})
+			}
+		}
+	}
+	d.mu.Unlock()
+	for _, id := range idle {
+		log.Info("removing the state of a task that is elsewhere", "task", id, "after", cleanupDelay)
+		if err := os.RemoveAll(d.taskDir(id)); err != nil {
+			log.Warn("cannot remove the state of a task that is elsewhere", "task", id, "err", err)
+		}
+		d.mu.Lock()
+		delete(d.progress, id)
+		d.mu.Unlock()
+		d.release(id)
+	}
 }
