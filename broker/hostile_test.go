@@ -28,6 +28,8 @@ func TestNamesGivenTwiceAreAnsweredOnce(t *testing.T) {
 	groups.Version = 5
 	offsets := kmsg.NewPtrOffsetFetchRequest()
 	offsets.Version = 8
+	deletions := kmsg.NewPtrDeleteRecordsRequest()
+	deletions.Version = 2
 	for range times {
 		mt := kmsg.NewMetadataRequestTopic()
 		mt.Topic = new("views")
@@ -39,6 +41,9 @@ func TestNamesGivenTwiceAreAnsweredOnce(t *testing.T) {
 		g := kmsg.NewOffsetFetchRequestGroup()
 		g.Group = "readers"
 		offsets.Groups = append(offsets.Groups, g)
+		dt, dp := kmsg.NewDeleteRecordsRequestTopic(), kmsg.NewDeleteRecordsRequestTopicPartition()
+		dt.Topic, dt.Partitions = "views", append(dt.Partitions, dp, dp)
+		deletions.Topics = append(deletions.Topics, dt)
 	}
 	if n := len(ask[*kmsg.MetadataResponse](conn, metadata).Topics); n != 1 {
 		t.Errorf("Metadata has %d topics", n)
@@ -51,6 +56,9 @@ func TestNamesGivenTwiceAreAnsweredOnce(t *testing.T) {
 	}
 	if n := len(ask[*kmsg.OffsetFetchResponse](conn, offsets).Groups); n != 1 {
 		t.Errorf("OffsetFetch has %d groups", n)
+	}
+	if got := ask[*kmsg.DeleteRecordsResponse](conn, deletions).Topics; len(got) != 1 || len(got[0].Partitions) != 1 {
+		t.Errorf("DeleteRecords has %d topics", len(got))
 	}
 }
 
