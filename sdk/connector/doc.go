@@ -206,9 +206,9 @@
 //
 // # Testing
 //
-// Package connectortest, beside this one, runs what every connector must pass,
-// in the test's process and as a real one that it kills. TestMain is part of
-// it:
+// Package github.com/millrace/millrace/sdk/connector/connectortest runs what
+// every connector must pass, in the test's process and as a real one that it
+// kills. TestMain is part of it:
 //
 //	func TestMain(m *testing.M) { connectortest.Main(m, queue.Plugin()) }
 //

@@ -12,8 +12,9 @@ type Record struct {
 	// the connector.
 	Topic string
 
-	// Partition of the topic. A source sets it to [AnyPartition] to have it
-	// chosen by the key's hash, as [NewRecord] does.
+	// Partition of the topic. A source sets it to [AnyPartition], as
+	// [NewRecord] does, to have it chosen by the key's hash; 0 means
+	// partition 0.
 	Partition int32
 
 	// Offset of the record in its partition, in a sink. A source leaves it.
@@ -69,10 +70,10 @@ type Origin struct {
 	// one.
 	Partition string
 	// Position is where to resume behind this very record; it must not be
-	// empty. Records of a
-	// partition must be appended in their order. If several records come
-	// of one thing, such as the rows of one transaction, their positions must
-	// tell them apart: the task may be asked to resume behind any of them.
+	// empty. Records of a partition must be appended in their order. If
+	// several records come of one thing, such as the rows of one transaction,
+	// their positions must tell them apart: the task may be asked to resume
+	// behind any of them.
 	Position string
 }
 
