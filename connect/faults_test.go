@@ -446,3 +446,53 @@ func (b *bench) partitions(topic string, n int) {
 		b.Fatal(err)
 	}
 }
+
+// A topic that is deleted and made again under running connectors is a new one:
+// they go on with it.
+func TestTopicMadeAgainUnderRunningConnectors(t *testing.T) {
+	t.Parallel() // it mostly waits
+	b := newBench(t)
+	b.sink("out", "in")
+	b.produce("in", numbersFrom(0, 10)...)
+	b.await("the first lines", func() bool { return len(b.lines("out")) == 10 })
+	b.deleteTopic("in")
+	b.topic("in", nil)
+	b.produce("in", "new", "newer")
+	b.await("the lines of the new topic", func() bool { return slices.Contains(b.lines("out"), "newer") })
+	if !slices.Contains(b.lines("out"), "new") {
+		t.Errorf("the lines are %v", b.lines("out"))
+	}
+	b.source("source", 0)
+	b.await("records", func() bool { return b.end("numbers") > 100 })
+	b.deleteTopic("numbers")
+	b.await("records again, or a failure that says why", func() bool {
+		s := b.awaitAnyTask("source")
+		return s.State == Failed && strings.Contains(s.Trace, "topic was deleted") || s.State == Running && b.end("numbers") > 100
+	})
+}
+
+func (b *bench) awaitAnyTask(name string) TaskStatus {
+	b.Helper()
+	var last TaskStatus
+	b.await("a task of "+name, func() bool {
+		status, err := b.worker.Status(b.Context(), name)
+		if err != nil || len(status.Tasks) == 0 {
+			return false
+		}
+		last = status.Tasks[0]
+		return true
+	})
+	return last
+}
+
+func (b *bench) deleteTopic(topic string) {
+	b.Helper()
+	client, err := kgo.NewClient(b.cluster.ClientOptions()...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := kadm.NewClient(client).DeleteTopic(b.Context(), topic); err != nil {
+		b.Fatal(err)
+	}
+}

@@ -67,15 +67,29 @@ func (t *task) runSink(ctx context.Context) error {
 	}
 	for {
 		sink := &sinkTask{task: t, plugin: plugin, key: key, value: value, written: map[string]map[int32]*kgo.Record{}}
-		err = t.consume(ctx, sink, cfg.Topics)
-		if !errors.Is(err, host.ErrRewind) {
-			return errors.Join(err, closePlugin(ctx, plugin.Close))
+		switch err = t.consume(ctx, sink, cfg.Topics); {
+		case errors.Is(err, host.ErrRewind):
+			// A new member begins at the committed offsets, which are those of
+			// the last flush.
+			t.log.Warn("records are read again from the committed offsets", "err", err)
+			continue
+		case errors.Is(err, errOtherTopic) && ctx.Err() == nil:
+			t.log.Warn("topics are looked up again", "err", err)
+			t.reportActive(err)
+			select {
+			case <-time.After(topicPause):
+			case <-ctx.Done():
+			}
+			t.reportActive(nil)
+			continue
 		}
-		// A new client begins at the committed offsets, which are those of the
-		// last flush.
-		t.log.Warn("records are read again from the committed offsets", "err", err)
+		return errors.Join(err, closePlugin(ctx, plugin.Close))
 	}
 }
+
+// topicPause is how long a sink waits before it looks for a new topic in the
+// place of one that was deleted.
+const topicPause = time.Second
 
 // hostConfig describes the task to the host.
 func (t *task) hostConfig() (host.TaskConfig, error) {
@@ -93,6 +107,7 @@ func (t *task) hostConfig() (host.TaskConfig, error) {
 func (t *task) consume(ctx context.Context, sink *sinkTask, topics []string) error {
 	client, err := t.worker.client(kgo.ConsumerGroup(sinkGroup(t.connector)), kgo.ConsumeTopics(topics...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.KeepRetryableFetchErrors(), // see errOtherTopic
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.AllowIdempotentProduceCancellation(),
 		kgo.OnPartitionsRevoked(sink.revoked), kgo.OnPartitionsLost(sink.lost))
 	if err != nil {

@@ -118,6 +118,8 @@ func (t *sinkTask) poll(ctx context.Context) ([]*kgo.Record, error) {
 	for _, e := range fetches.Errors() {
 		switch err := fmt.Errorf("reading topic %s, partition %d: %w", e.Topic, e.Partition, e.Err); {
 		case errors.Is(e.Err, context.Canceled), errors.Is(e.Err, context.DeadlineExceeded): // of polling
+		case errors.Is(e.Err, kerr.UnknownTopicID):
+			return nil, fmt.Errorf("%w: %w", errOtherTopic, err)
 		case isForGood(e.Err):
 			return nil, err
 		default:
@@ -144,6 +146,11 @@ func (t *sinkTask) noteTrouble(err error) {
 	t.log.Warn("reading is being tried again", "err", err)
 	t.reportActive(err)
 }
+
+// errOtherTopic says that a topic is gone and that there may be another one of
+// its name by now. A client stays with the topic that it knew, so only a new
+// membership reads the other one.
+var errOtherTopic = errors.New("a topic was deleted")
 
 // isForGood tells answers of a broker that stay the same until someone changes
 // permissions or the configuration.
@@ -298,6 +305,9 @@ func (t *sinkTask) commit(ctx context.Context) error {
 		}
 	}
 	if err := t.client.CommitRecords(ctx, last...); err != nil {
+		if errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition) {
+			return fmt.Errorf("%w: committing offsets: %w", errOtherTopic, err) // those of other topics are committed
+		}
 		if isForGood(err) || ctx.Err() != nil {
 			return fmt.Errorf("committing offsets: %w", err)
 		}

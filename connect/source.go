@@ -155,6 +155,9 @@ func (t *sourceTask) answered(b *sent) func(*kgo.Record, error) {
 		if errors.Is(err, kerr.InvalidTopicException) {
 			err = t.tolerate(fmt.Errorf("a record for topic %q: %w", r.Topic, err))
 		}
+		if errors.Is(err, kerr.UnknownTopicID) { // a client stays with the topic that it knew
+			err = fmt.Errorf("the topic was deleted meanwhile; restart the task to write to a new one of its name: %w", err)
+		}
 		if err != nil {
 			b.failure.CompareAndSwap(nil, &sendError{r.Topic, err})
 		}
