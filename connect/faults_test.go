@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ func (b *bench) produce(topic string, values ...string) {
 // send writes records, each to the partition that it names.
 func (b *bench) send(records ...*kgo.Record) {
 	b.Helper()
-	client, err := kgo.NewClient(append(b.cluster.ClientOptions(), kgo.AllowAutoTopicCreation(), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	client, err := kgo.NewClient(append(b.cluster.ClientOptions(), kgo.AllowAutoTopicCreation(), kgo.ProducerBatchMaxBytes(4_000_000), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -494,5 +495,34 @@ func (b *bench) deleteTopic(topic string) {
 	defer client.Close()
 	if _, err := kadm.NewClient(client).DeleteTopic(b.Context(), topic); err != nil {
 		b.Fatal(err)
+	}
+}
+
+// Dead letters are the records as they were, whatever they are, and all of them.
+func TestDeadLettersAreTheRecordsAsTheyWere(t *testing.T) {
+	b := newBench(t)
+	b.topic("in", map[string]string{"max.message.bytes": "4000000"})
+	b.topic("dead", map[string]string{"max.message.bytes": "5000000"})
+	header := []kgo.RecordHeader{{Key: "h\xff", Value: nil}, {Key: "h", Value: []byte("\x00")}}
+	bad := []*kgo.Record{
+		{Topic: "in", Key: []byte("{"), Value: nil, Headers: header},
+		{Topic: "in", Key: nil, Value: []byte{}},
+		{Topic: "in", Key: []byte("\xff"), Value: []byte("1")},
+		{Topic: "in", Key: []byte("1"), Value: bytes.Repeat([]byte("x"), 3_000_000)},
+	}
+	for range 500 {
+		bad = append(bad, &kgo.Record{Topic: "in", Value: []byte("no JSON")})
+	}
+	b.sink("out", "in", "key.converter", "json", "value.converter", "json", "errors.tolerance", "all", "errors.deadletterqueue.topic.name", "dead")
+	b.send(bad...)
+	letters := b.records("dead", len(bad))
+	if len(letters) != len(bad) {
+		t.Fatalf("%d dead letters, want %d", len(letters), len(bad))
+	}
+	for i, l := range letters {
+		if (l.Value == nil) != (bad[i].Value == nil) || !bytes.Equal(l.Value, bad[i].Value) || (l.Key == nil) != (bad[i].Key == nil) || !bytes.Equal(l.Key, bad[i].Key) ||
+			len(l.Headers) != len(bad[i].Headers)+7 || i == 0 && l.Headers[0].Key != header[0].Key {
+			t.Errorf("dead letter %d is %q: %.20q with %d headers", i, l.Key, l.Value, len(l.Headers))
+		}
 	}
 }

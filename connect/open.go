@@ -105,7 +105,8 @@ func (t *task) hostConfig() (host.TaskConfig, error) {
 
 // consume is one membership in the connector's consumer group.
 func (t *task) consume(ctx context.Context, sink *sinkTask, topics []string) error {
-	client, err := t.worker.client(kgo.ConsumerGroup(sinkGroup(t.connector)), kgo.ConsumeTopics(topics...),
+	rules := &ruleBook{} // of the dead-letter topic
+	client, err := t.worker.client(kgo.ProducerBatchMaxBytesFn(rules.batchBytesMax), kgo.ConsumerGroup(sinkGroup(t.connector)), kgo.ConsumeTopics(topics...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepRetryableFetchErrors(), // see errOtherTopic
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.AllowIdempotentProduceCancellation(),
@@ -127,6 +128,7 @@ func (t *task) consume(ctx context.Context, sink *sinkTask, topics []string) err
 		if err := sink.dead.create(ctx, int16(replication)); err != nil {
 			return err
 		}
+		rules.of(ctx, client, topic)
 	}
 	return sink.run(ctx)
 }

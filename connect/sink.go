@@ -171,7 +171,7 @@ func (t *sinkTask) writeAll(ctx context.Context, records []*kgo.Record) error {
 	for _, r := range records {
 		converted, stage, err := t.convert(r)
 		if err != nil {
-			if err := t.bad(ctx, r, stage, err); err != nil {
+			if err := t.bad(r, stage, err); err != nil {
 				return err
 			}
 			continue
@@ -190,6 +190,9 @@ func (t *sinkTask) writeAll(ctx context.Context, records []*kgo.Record) error {
 		if err := t.write(ctx, batch, sources); err != nil {
 			return err
 		}
+	}
+	if err := t.dead.flush(ctx); err != nil { // before their offsets can be committed
+		return err
 	}
 	t.note(records)
 	return nil
@@ -233,7 +236,7 @@ func (t *sinkTask) write(ctx context.Context, batch *connector.Batch, sources []
 	}
 	slices.Sort(indexes)
 	for _, i := range indexes {
-		if err := t.bad(ctx, sources[i], stagePut, refused[i]); err != nil {
+		if err := t.bad(sources[i], stagePut, refused[i]); err != nil {
 			return err
 		}
 	}
@@ -241,13 +244,14 @@ func (t *sinkTask) write(ctx context.Context, batch *connector.Batch, sources []
 }
 
 // bad deals with one record that cannot be written: it fails the task, or goes
-// to the dead-letter topic before its offset can be committed.
-func (t *sinkTask) bad(ctx context.Context, r *kgo.Record, stage string, cause error) error {
+// to the dead letters.
+func (t *sinkTask) bad(r *kgo.Record, stage string, cause error) error {
 	err := fmt.Errorf("record %s/%d at offset %d (%s): %w", r.Topic, r.Partition, r.Offset, stage, cause)
 	if err := t.tolerate(err); err != nil {
 		return err
 	}
-	return t.dead.send(ctx, r, stage, cause)
+	t.dead.add(r, stage, cause)
+	return nil
 }
 
 // note remembers what is to be committed.
