@@ -526,3 +526,28 @@ func TestDeadLettersAreTheRecordsAsTheyWere(t *testing.T) {
 		}
 	}
 }
+
+// No record is so strange that it stops a sink, whose converter takes all.
+func TestStrangeRecordsReachASink(t *testing.T) {
+	for _, converter := range []string{"string", "bytes"} {
+		t.Run(converter, func(t *testing.T) {
+			b := newBench(t)
+			b.topic("in", map[string]string{"max.message.bytes": "4000000"})
+			b.send(
+				&kgo.Record{Topic: "in"},
+				&kgo.Record{Topic: "in", Key: []byte{}, Value: []byte{}},
+				&kgo.Record{Topic: "in", Key: []byte("\xff\x00"), Value: []byte("\xfe")},
+				&kgo.Record{Topic: "in", Value: []byte("h"), Headers: []kgo.RecordHeader{{Key: "\xff", Value: []byte("\xff")}, {Key: "", Value: nil}}},
+				&kgo.Record{Topic: "in", Value: []byte("t"), Timestamp: time.UnixMilli(0)},
+				&kgo.Record{Topic: "in", Value: []byte("u"), Timestamp: time.UnixMilli(253402300800000)},
+			)
+			b.sink("out", "in", "key.converter", converter, "value.converter", converter)
+			b.await("the last line or a failure", func() bool {
+				return slices.Contains(b.lines("out"), "u") || b.awaitAnyTask("out").State == Failed
+			})
+			if got := b.lines("out"); !slices.Equal(got, []string{"", "", "\xfe", "h", "t", "u"}) {
+				t.Errorf("the lines are %q; the task is %+v", got, b.awaitAnyTask("out"))
+			}
+		})
+	}
+}
