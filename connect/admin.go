@@ -25,7 +25,7 @@ func (w *Worker) Info(ctx context.Context, name string) (Info, error) {
 	info := Info{Name: name, Config: c.settings, Tasks: []TaskID{}}
 	if cl, err := w.class(ctx, c.settings[config.Class]); err == nil {
 		info.Type = string(cl.kind)
-		info.Config = config.Redact(c.settings, cl.fields)
+		info.Config = config.Redact(c.settings, cl.kind, cl.fields)
 	} else {
 		// Without its plugin nobody knows which settings are secret.
 		info.Config = map[string]string{config.Name: name, config.Class: c.settings[config.Class]}

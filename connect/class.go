@@ -164,7 +164,7 @@ var kafkaTypes = map[connector.FieldType]string{
 // validation puts the outcome of a check into the shape of Kafka Connect.
 func validation(className string, c class, settings map[string]string, problems []connector.Problem) Validation {
 	v := Validation{Name: className, ErrorCount: len(problems), Groups: []string{"Common", "Connector"}}
-	shown := config.Redact(settings, c.fields)
+	shown := config.Redact(settings, c.kind, c.fields)
 	common := config.Fields(c.kind, convert.Names)
 	known := map[string]bool{}
 	for i, f := range slices.Concat(common, c.fields) {

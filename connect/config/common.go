@@ -130,18 +130,20 @@ func Own(settings map[string]string, kind Kind) map[string]string {
 // Hidden stands in replies for the value of a secret setting.
 const Hidden = "[hidden]"
 
-// Redact returns the settings with the values of secrets hidden.
-func Redact(settings map[string]string, own []connector.Field) map[string]string {
-	shown := maps.Clone(settings)
-	for _, f := range own {
-		if !f.Secret {
-			continue
+// Redact returns the settings with the values of secrets hidden, and of those
+// that are neither common settings nor the plugin's own: such a one may be a
+// secret whose name is misspelled, or was another one in an earlier version.
+func Redact(settings map[string]string, kind Kind, own []connector.Field) map[string]string {
+	shown := make(map[string]string, len(settings))
+	fields := append(Fields(kind, nil), own...)
+	for name, value := range settings {
+		i := slices.IndexFunc(fields, func(f connector.Field) bool {
+			return name == f.Name || f.Type == connector.Map && strings.HasPrefix(name, f.Name+".")
+		})
+		if i < 0 || fields[i].Secret {
+			value = Hidden
 		}
-		for name := range shown {
-			if name == f.Name || (f.Type == connector.Map && strings.HasPrefix(name, f.Name+".")) {
-				shown[name] = Hidden
-			}
-		}
+		shown[name] = value
 	}
 	return shown
 }

@@ -97,10 +97,10 @@ func TestParseClass(t *testing.T) {
 }
 
 func TestSecretsAreHiddenAndComeBack(t *testing.T) {
-	own := []connector.Field{{Name: "password", Type: connector.String, Secret: true}, {Name: "options", Type: connector.Map, Secret: true}}
-	stored := map[string]string{"user": "u", "password": "p", "options.token": "t"}
-	shown := Redact(stored, own)
-	if shown["password"] != Hidden || shown["options.token"] != Hidden || shown["user"] != "u" {
+	own := []connector.Field{{Name: "password", Type: connector.String, Secret: true}, {Name: "options", Type: connector.Map, Secret: true}, {Name: "user", Type: connector.String}}
+	stored := map[string]string{"user": "u", "password": "p", "options.token": "t", "topic": "in", "pasword": "misspelled"}
+	shown := Redact(stored, Source, own)
+	if shown["password"] != Hidden || shown["options.token"] != Hidden || shown["pasword"] != Hidden || shown["user"] != "u" || shown["topic"] != "in" {
 		t.Errorf("shown as %v", shown)
 	}
 	shown["user"] = "other"
