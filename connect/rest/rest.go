@@ -65,9 +65,27 @@ func Handler(w Worker, version string, log *slog.Logger) http.Handler {
 		mux.Handle(pattern, a.handler(handle))
 	}
 	mux.HandleFunc("/", func(rw http.ResponseWriter, r *http.Request) {
+		if allowed := methodsFor(mux, r); len(allowed) > 0 {
+			rw.Header().Set("Allow", strings.Join(allowed, ", "))
+			a.fail(rw, r, httpError{http.StatusMethodNotAllowed, "HTTP 405 Method Not Allowed: " + r.Method + " " + r.URL.Path})
+			return
+		}
 		a.fail(rw, r, httpError{http.StatusNotFound, "HTTP 404 Not Found: " + r.Method + " " + r.URL.Path})
 	})
 	return mux
+}
+
+// methodsFor lists the methods with which the path of a request would be served.
+func methodsFor(mux *http.ServeMux, r *http.Request) []string {
+	var methods []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		other := r.Clone(r.Context())
+		other.Method = method
+		if _, pattern := mux.Handler(other); pattern != "/" {
+			methods = append(methods, method)
+		}
+	}
+	return methods
 }
 
 type api struct {
@@ -143,6 +161,9 @@ func (a *api) fail(rw http.ResponseWriter, r *http.Request, err error) {
 // decode reads a JSON body strictly enough that mistakes are named.
 func decode(r *http.Request, into any) error {
 	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
+		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+			return httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", bodyBytesMax)}
+		}
 		return httpError{http.StatusBadRequest, fmt.Sprintf("the body is not the JSON that was expected: %v", err)}
 	}
 	return nil

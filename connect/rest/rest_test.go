@@ -142,6 +142,9 @@ func TestPathsAndStatusCodes(t *testing.T) {
 		{"PUT", "/connector-plugins/file-source/config/validate", `{}`, 200, `"error_count":0`},
 		{"DELETE", "/connectors/new", "", 204, ""},
 		{"DELETE", "/connectors/new", "", 404, `not found`},
+		{"POST", "/connectors", `{"name":"` + strings.Repeat("x", bodyBytesMax) + `"}`, 413, `larger than`},
+		{"DELETE", "/connectors", "", 405, `"error_code":405`},
+		{"GET", "/connectors/a/pause", "", 405, `Method Not Allowed`},
 		{"GET", "/nowhere", "", 404, `"error_code":404`},
 	}
 	for _, s := range steps {
