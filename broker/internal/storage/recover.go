@@ -257,10 +257,13 @@ func (r *recovery) finish(first int) error {
 	l.flushed = l.end
 	l.epochs.truncate(l.end)
 	l.epochs.advance(l.start)
-	if err := l.epochs.store(l.cfg.FS, l.cfg.Dir); err != nil {
-		return err
-	}
+	// After a clean stop nothing can have gone from the epochs but one that began
+	// at the end of the log, as that of an idle partition does; the next flush
+	// writes them.
 	if !l.cfg.Clean {
+		if err := l.epochs.store(l.cfg.FS, l.cfg.Dir); err != nil {
+			return err
+		}
 		if err := l.cfg.FS.SyncDir(l.cfg.Dir); err != nil {
 			return err
 		}
