@@ -105,7 +105,10 @@ func (t *task) hostConfig() (host.TaskConfig, error) {
 
 // consume is one membership in the connector's consumer group.
 func (t *task) consume(ctx context.Context, sink *sinkTask, topics []string) error {
-	rules := &ruleBook{} // of the dead-letter topic
+	working, cancel := lingering(ctx, stopTimeout)
+	defer cancel()
+	sink.working = working // before the client may call revoked
+	rules := &ruleBook{}   // of the dead-letter topic
 	client, err := t.worker.client(kgo.ProducerBatchMaxBytesFn(rules.batchBytesMax), kgo.ConsumerGroup(sinkGroup(t.connector)), kgo.ConsumeTopics(topics...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepRetryableFetchErrors(), // see errOtherTopic
@@ -114,11 +117,8 @@ func (t *task) consume(ctx context.Context, sink *sinkTask, topics []string) err
 	if err != nil {
 		return err
 	}
-	working, cancel := lingering(ctx, stopTimeout)
-	defer cancel()
 	defer leave(working, client)
 	sink.client = client
-	sink.working = working
 	if topic := t.settings[config.DeadLetters]; topic != "" {
 		sink.dead = &deadLetters{client: client, topic: topic, headers: t.settings[config.DeadHeaders] != "false", connector: t.connector, task: t.number}
 		replication, err := strconv.ParseInt(t.settings[config.DeadReplicas], 10, 16)

@@ -77,8 +77,9 @@ type Worker struct {
 	changing chan struct{}
 	stopping chan struct{} // closed when Run begins to end
 
-	mu      sync.Mutex
-	runners map[string]*runner
+	mu        sync.Mutex
+	runners   map[string]*runner
+	clusterID string // empty until it was asked for
 }
 
 // New reads the worker's three topics, creating what is missing. ctx bounds
@@ -214,8 +215,14 @@ func (w *Worker) client(opts ...kgo.Opt) (*kgo.Client, error) {
 	return client, nil
 }
 
-// ClusterID returns the id of the cluster that the worker uses.
+// ClusterID returns the id of the cluster that the worker uses. It asks once.
 func (w *Worker) ClusterID(ctx context.Context) (string, error) {
+	w.mu.Lock()
+	id := w.clusterID
+	w.mu.Unlock()
+	if id != "" {
+		return id, nil
+	}
 	client, err := w.client()
 	if err != nil {
 		return "", err
@@ -225,5 +232,8 @@ func (w *Worker) ClusterID(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("asking for the cluster's id: %w", err)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.clusterID = meta.Cluster
 	return meta.Cluster, nil
 }
