@@ -73,3 +73,37 @@ func TestCatchingUpKeepsOrder(t *testing.T) {
 	}
 	j.mustEnd()
 }
+
+// TestCatchingUpKeepsOrderBehindTwoRepartitions regroups what it has counted. What the first tasks have on their way to the
+// second repartition topic is not on the broker yet, and must be waited for too.
+func TestCatchingUpKeepsOrderBehindTwoRepartitions(t *testing.T) {
+	const views = 36_000
+	c := startCluster(t)
+	c.createTopic("views", 3)
+	c.createTopic("per-minute", 3)
+	c.produceViews(views, time.Now().Add(-time.Hour))
+	b := streams.NewBuilder("twice")
+	b.Stream("views", serde.String, serde.String).
+		GroupBy("by-page", func(_, page string) string { return page }, serde.String).
+		Count("views-per-page").
+		ToStream().
+		Present().
+		GroupBy("by-last-digit", func(_ string, n int64) string { return fmt.Sprint(n % 10) }, serde.String).
+		WindowedBy(window.Tumbling(time.Minute).Grace(10 * time.Second)).
+		Count("changes-per-minute").
+		ToStream().
+		To("per-minute")
+	topology, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := startJob(t, topology, c.config(t.TempDir()))
+	eventually(t, "all views", func() (bool, string) {
+		n := j.app.Status().Processed
+		return n == 3*views, fmt.Sprintf("%d records", n)
+	})
+	if late := j.dropped(); late > 0 {
+		t.Errorf("%d of %d changes were dropped as late", late, views)
+	}
+	j.mustEnd()
+}

@@ -82,13 +82,18 @@ func (t *thread) turn(l lane) (*taskRun, error) {
 			return failed, err
 		}
 		held := first != nil && t.hold(l)
+		limit := second
+		if first != nil && !held {
+			limit, held = t.upTo(l, first)
+			limit = min(limit, second)
+		}
 		for _, r := range l {
 			r.held = held
 		}
 		if first == nil || held {
 			return nil, nil
 		}
-		for first.head.Ready && len(first.lacking) == 0 && first.head.Time <= second && steps < stepsMax {
+		for first.head.Ready && len(first.lacking) == 0 && first.head.Time <= limit && steps < stepsMax {
 			if _, err := first.task.Step(); err != nil {
 				return first, err
 			}

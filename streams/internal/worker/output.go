@@ -42,7 +42,15 @@ func (o *output) Send(m *task.Message) error {
 	rec := &kgo.Record{Topic: m.Topic, Partition: m.Partition, Timestamp: time.UnixMilli(int64(m.Time)), Headers: cloneHeaders(m.Headers)}
 	rec.Key, rec.Value = cloneBytes(m.Key, m.Value)
 	operator := m.Operator
+	var epoch int64
+	flight := o.t.flights[m.Topic]
+	if flight != nil {
+		epoch = flight.sent()
+	}
 	o.t.client.Produce(o.t.produceCtx, rec, func(r *kgo.Record, err error) {
+		if flight != nil {
+			flight.landed(epoch, r.Partition, r.Offset, err)
+		}
 		if err != nil {
 			o.failed(failure{&task.Message{
 				Operator: operator, Topic: r.Topic, Partition: r.Partition, Key: r.Key, Value: r.Value, Headers: r.Headers, Time: window.At(r.Timestamp),

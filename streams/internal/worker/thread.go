@@ -59,6 +59,9 @@ type thread struct {
 	committed  time.Time
 	committing bool
 	heldUntil  time.Time // when a lane that waits for input is to go on without it
+	// flights are what was sent to repartition topics, tickets how far lanes may go that read them: see upstream.go.
+	flights map[string]*flight
+	tickets map[string]*ticket
 	// failing are the input topics that cannot be read.
 	failing map[string]*failing
 	// readCommitted says that the user's client options hide what is not committed.
@@ -98,7 +101,7 @@ func newThread(rt *Runtime, index int) (*thread, error) {
 	t := &thread{
 		rt: rt, index: index, log: rt.cfg.Log.With("thread", index), tasks: map[task.ID]*taskRun{}, mended: map[task.ID]time.Time{},
 		events: make(chan event, eventsMax), ended: make(chan struct{}), starts: map[string]map[int32]kgo.Offset{},
-		failing:   map[string]*failing{},
+		failing: map[string]*failing{}, flights: newFlights(rt.cfg.Topology.Topics), tickets: map[string]*ticket{},
 		committed: rt.cfg.Now(), purged: rt.cfg.Now(),
 	}
 	opts := append(rt.clientOptions("thread-"+strconv.Itoa(index)),

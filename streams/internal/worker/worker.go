@@ -77,6 +77,9 @@ type Runtime struct {
 
 	subOf   map[string]*task.Program // by source topic
 	program map[string]*task.Program // by sub-topology
+	writer  map[string]string        // sub-topology by the repartition topic that it writes
+	// fed are the sub-topologies that read a repartition topic and write another: see upstream.go.
+	fed map[string]bool
 
 	mu      sync.Mutex
 	memory  *state.Memory             // nil unless running
@@ -95,6 +98,7 @@ type Runtime struct {
 func New(cfg Config) *Runtime {
 	rt := &Runtime{
 		cfg: cfg, subOf: map[string]*task.Program{}, program: map[string]*task.Program{},
+		writer: map[string]string{}, fed: map[string]bool{},
 		open: map[task.ID]*state.Stores{}, outside: map[string]int32{}, reports: map[task.ID]TaskStatus{}, phase: Created,
 		restores: make(chan struct{}, restoresMax), ended: make(chan struct{}),
 	}
@@ -102,6 +106,10 @@ func New(cfg Config) *Runtime {
 		rt.program[p.Sub.Name] = p
 		for _, topic := range p.Sub.Sources {
 			rt.subOf[topic] = p
+			rt.fed[p.Sub.Name] = rt.fed[p.Sub.Name] || len(p.Sub.Internal) > 0 && rt.isRepartition(topic)
+		}
+		for _, topic := range p.Sub.Internal {
+			rt.writer[topic] = p.Sub.Name
 		}
 	}
 	return rt
