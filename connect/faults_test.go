@@ -149,40 +149,39 @@ func TestOneBadRecordOfASourceCostsOneRecord(t *testing.T) {
 	good := func(topic string, i int) givenRecord {
 		return givenRecord{Topic: topic, Key: &k, Value: strconv.Itoa(i), Bytes: 200}
 	}
-	cases := map[string]struct {
-		topic string
-		bad   givenRecord
-		says  string
-	}{
-		"too large":    {"small", givenRecord{Topic: "small", Bytes: 1000}, "max.message.bytes"},
-		"without key":  {"compacted", givenRecord{Topic: "compacted"}, "no key"},
-		"no partition": {"large", givenRecord{Topic: "large", Partition: 7}, "partition 7"},
-		"no topic":     {"large", givenRecord{Topic: "no/topic"}, "no/topic"},
+	bad := map[string]givenRecord{ // by the topic whose batch they would spoil
+		"small":     {Topic: "small", Bytes: 1000},
+		"compacted": {Topic: "compacted"},
+		"large":     {Topic: "large", Partition: 7},
+		"other":     {Topic: "no/topic"},
 	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			records := []givenRecord{}
-			for i := range 100 {
-				records = append(records, good(c.topic, i))
-			}
-			records[50] = c.bad
-			text, err := json.Marshal(records)
-			if err != nil {
-				t.Fatal(err)
-			}
-			before := b.end(c.topic)
-			settings := map[string]string{"connector.class": "given", "records": string(text), "value.converter": "string", "errors.tolerance": "all"}
-			b.create(name, settings)
-			b.awaitTask(name, Completed)
-			if got := b.end(c.topic) - before; got != 99 {
-				t.Errorf("%d records were written, want the 99 good ones", got)
-			}
-			settings["errors.tolerance"] = "none"
-			b.create(name+" strict", settings)
-			if s := b.awaitTask(name+" strict", Failed); !strings.Contains(s.Trace, c.says) {
-				t.Errorf("the trace is %q, want %q in it", s.Trace, c.says)
-			}
-		})
+	var records []givenRecord
+	for topic, r := range bad {
+		for i := range 100 {
+			records = append(records, good(topic, i))
+		}
+		records[len(records)-50] = r
+	}
+	create := func(name, tolerance string) {
+		text, err := json.Marshal(records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.create(name, map[string]string{"connector.class": "given", "records": string(text), "value.converter": "string", "errors.tolerance": tolerance})
+	}
+	create("tolerant", "all")
+	if s := b.awaitTask("tolerant", Completed); s.Skipped != int64(len(bad)) {
+		t.Errorf("the status tells of %d skipped records, want %d", s.Skipped, len(bad))
+	}
+	for topic := range bad {
+		if got := b.end(topic); got != 99 {
+			t.Errorf("topic %s has %d records, want the 99 good ones", topic, got)
+		}
+	}
+	records = []givenRecord{good("small", 1), bad["small"]}
+	create("strict", "none")
+	if s := b.awaitTask("strict", Failed); !strings.Contains(s.Trace, "max.message.bytes") || !strings.Contains(s.Trace, "record 1") {
+		t.Errorf("the trace is %q", s.Trace)
 	}
 }
 
@@ -357,21 +356,17 @@ func TestTroubledPluginsHarmNobody(t *testing.T) {
 	before := runtime.NumGoroutine()
 	b := newBench(t)
 	b.produce("numbers", "x") // for the sinks
-	var stages []string
-	for _, how := range []string{"die", "hang"} {
-		for kind, methods := range map[string][]string{"source": {"open", "read", "close"}, "sink": {"open", "write", "close"}} {
-			for _, method := range methods {
-				name := how + "-" + method
-				stages = append(stages, name+" "+kind)
-				settings := map[string]string{"connector.class": "troubled-" + kind, "how": name, "key.converter": "string", "value.converter": "string"}
-				if kind == "source" {
-					settings["topic"] = "trouble"
-				} else {
-					settings["topics"] = "numbers"
-				}
-				b.create(name+" "+kind, settings)
-			}
+	stages := []string{"die-open source", "die-read source", "die-close source", "die-write sink",
+		"hang-read source", "hang-open sink", "hang-write sink", "hang-close sink"}
+	for _, name := range stages {
+		how, kind, _ := strings.Cut(name, " ")
+		settings := map[string]string{"connector.class": "troubled-" + kind, "how": how, "key.converter": "string", "value.converter": "string"}
+		if kind == "source" {
+			settings["topic"] = "trouble"
+		} else {
+			settings["topics"] = "numbers"
 		}
+		b.create(name, settings)
 	}
 	b.sink("out", "numbers")
 	b.source("in", 500)
