@@ -60,6 +60,12 @@ func TestNullIsNeverText(t *testing.T) {
 	}
 }
 
+func TestTheJSONTextNullIsReadAsNull(t *testing.T) {
+	if v, err := (JSON{}).Decode([]byte(" null ")); !v.IsNull() || err != nil {
+		t.Errorf("it is read as %v, %v", v.Kind(), err)
+	}
+}
+
 func TestEmptyTextIsNotNull(t *testing.T) {
 	for _, c := range []Converter{Text{}, Bytes{}} {
 		b, err := c.Encode(connector.TextValue(""))

@@ -32,5 +32,8 @@ func (JSON) Decode(data []byte) (connector.Value, error) {
 	if err != nil {
 		return connector.Value{}, fmt.Errorf("%w (the json converter reads JSON only; string and bytes read everything)", err)
 	}
+	if doc.Kind() == 'n' {
+		return connector.Value{}, nil // as Kafka Connect reads it
+	}
 	return connector.DocumentValue(doc), nil
 }

@@ -122,7 +122,8 @@ type Sink interface {
 	// Errors: [RecordErrors] names the records that cannot be written because
 	// of what they hold, by their index; all the others must have been
 	// written then, as with nil. The named ones go to the dead-letter topic
-	// or stop the task, as the user chose. [Retry] has the same batch written
+	// or stop the task, as the user chose by the settings errors.tolerance and
+	// errors.deadletterqueue.topic.name. [Retry] has the same batch written
 	// again after a pause. Any other error fails the task.
 	//
 	// ctx ends when the task is to stop at once. Return soon then, with

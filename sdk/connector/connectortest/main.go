@@ -96,6 +96,6 @@ func mayStart(plugin string, args []string, pid int, mark string) error {
 func requireMain(t *testing.T, p connector.Plugin) {
 	t.Helper()
 	if err := mayStart(p.Name, os.Args, os.Getpid(), os.Getenv(mainVariable)); err != nil {
-		t.Fatal("connectortest: ", err)
+		t.Fatalf("connectortest: %v", err)
 	}
 }
