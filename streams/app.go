@@ -36,7 +36,9 @@ type Config struct {
 	// "millrace-streams" in the user's cache folder.
 	StateDir string
 	// Threads is how many tasks are processed at the same time in this process. Zero means 1. More threads than tasks do
-	// nothing. A job also scales by more processes, here or on other machines.
+	// nothing. A job also scales by more processes, here or on other machines. A thread takes the records of its tasks in
+	// order of their times; threads and processes do not wait for each other, so behind a repartition a job of several
+	// that catches up on a backlog sees times mixed, and needs a grace that covers it.
 	Threads int
 	// CommitInterval is the time between commits: how much work is repeated, at most, after a crash. Zero means a second.
 	// Commits are made earlier when uncommitted writes take a quarter of StateBytes, and when tasks move.
@@ -52,8 +54,8 @@ type Config struct {
 	// Endpoint, host:port, is told to the job's other processes. It is for applications that forward queries. May be
 	// empty.
 	Endpoint string
-	// MaxIdle is how long a task that reads several topics waits for one that has no records, so that records are taken
-	// in order of time. Zero means not at all: then order between topics holds only for what has been fetched.
+	// MaxIdle is how long a task that reads several topics waits for one that has no records on the broker, so that records
+	// are taken in order of time. Zero means not at all. Records that the broker has are waited for in any case.
 	MaxIdle time.Duration
 	// Handlers decide about records that fail. Without, the job fails.
 	Handlers Handlers
