@@ -34,9 +34,28 @@ type Processor[K, V, K2, V2 any] interface {
 // operator; stores are those that the processor opens with its context, such as those it made with state.NewKeyValue, or
 // that Table.Store gave. Processors that list the same store share it, and then run in the same task.
 //
+// A task sees the records of one partition. Where the key was changed before (by Map or SelectKey), records of one key may
+// be in several partitions, and so in the stores of several tasks: put a Repartition in between if the processor works by
+// key. Process does not do it by itself.
+//
+//	var seen = state.NewKeyValue("seen", serde.String, serde.Bool)
+//
 //	type dedup struct {
 //		ctx  *streams.Context[string, Order]
-//		seen state.KeyValue[string, int64]
+//		seen state.KeyValue[string, bool]
+//	}
+//
+//	func (d *dedup) Init(ctx *streams.Context[string, Order]) error {
+//		d.ctx, d.seen = ctx, ctx.Store(seen)
+//		return nil
+//	}
+//
+//	func (d *dedup) Process(id string, o Order) error {
+//		if _, found, err := d.seen.Get(id); err != nil || found {
+//			return err
+//		}
+//		d.ctx.Emit(id, o)
+//		return d.seen.Put(id, true, window.At(d.ctx.Time()))
 //	}
 //	...
 //	orders.Process("dedup", func() *dedup { return &dedup{} }, seen)

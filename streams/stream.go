@@ -69,7 +69,8 @@ func (s Stream[K, V]) TryMap[K2, V2 any](name string, f func(key K, value V) (K2
 	return rekeyed[K, V](s, n)
 }
 
-// SelectKey replaces the key.
+// SelectKey replaces the key. GroupByKey further on then sends the records through an internal topic first; Process does
+// not.
 func (s Stream[K, V]) SelectKey[K2 any](f func(key K, value V) K2) Stream[K2, V] {
 	n := mapped(s.n, topology.Node{Op: "select-key"}, func(k K, v V) (K2, V, error) { return f(k, v), v, nil })
 	n.require(f != nil)
