@@ -123,7 +123,12 @@ func (b *pebbleBackend) renew() error {
 	return nil
 }
 
-func (b *pebbleBackend) pendingBytes() int64 { return int64(b.batch.Len()) }
+func (b *pebbleBackend) pendingBytes() int64 {
+	if b.batch.Empty() {
+		return 0 // Len counts the batch's header
+	}
+	return int64(b.batch.Len())
+}
 
 func (b *pebbleBackend) close() error {
 	b.memory.opened(-1)
