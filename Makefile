@@ -1,5 +1,5 @@
 # Everything a contributor runs. `make help` lists the targets.
-export GOTOOLCHAIN ?= go1.27.3
+export GOTOOLCHAIN := go1.27.3
 export CGO_ENABLED ?= 0
 
 GO     ?= go
