@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -539,5 +540,75 @@ func TestDescribeCluster(t *testing.T) {
 		if got := ask[*kmsg.DescribeClusterResponse](b, 2, in); got.ErrorCode != want.Code {
 			t.Errorf("endpoint type %d: %s, want %s", kind, code(got.ErrorCode), want.Message)
 		}
+	}
+}
+
+func alteration(kind kmsg.ConfigResourceType, name string, changes ...kmsg.IncrementalAlterConfigsRequestResourceConfig) kmsg.IncrementalAlterConfigsRequestResource {
+	r := kmsg.NewIncrementalAlterConfigsRequestResource()
+	r.ResourceType, r.ResourceName, r.Configs = kind, name, changes
+	return r
+}
+
+func change(op kmsg.IncrementalAlterConfigOp, name, value string) kmsg.IncrementalAlterConfigsRequestResourceConfig {
+	c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+	c.Op, c.Name, c.Value = op, name, &value
+	return c
+}
+
+func TestIncrementalAlterConfigsChangesTopics(t *testing.T) {
+	const (
+		set, unset = kmsg.IncrementalAlterConfigOpSet, kmsg.IncrementalAlterConfigOpDelete
+		add, take  = kmsg.IncrementalAlterConfigOpAppend, kmsg.IncrementalAlterConfigOpSubtract
+		topic      = kmsg.ConfigResourceTypeTopic
+	)
+	b := startAdmin(t, nil, nil)
+	b.create(topicRequest("t", 1, 1, "retention.ms", "1000", "segment.bytes", "2000000"))
+	alter := func(validateOnly bool, resources ...kmsg.IncrementalAlterConfigsRequestResource) []int16 {
+		in := kmsg.NewPtrIncrementalAlterConfigsRequest()
+		in.Resources, in.ValidateOnly = resources, validateOnly
+		var codes []int16
+		for _, r := range ask[*kmsg.IncrementalAlterConfigsResponse](b, 1, in).Resources {
+			if (r.ErrorCode == 0) != (r.ErrorMessage == nil) {
+				t.Errorf("resource %s: code %d with message %v", r.ResourceName, r.ErrorCode, r.ErrorMessage)
+			}
+			codes = append(codes, r.ErrorCode)
+		}
+		return codes
+	}
+	own := func() map[string]string {
+		found, _ := b.node.Image().Topic("t")
+		return found.Settings
+	}
+
+	if codes := alter(true, alteration(topic, "t", change(set, "retention.ms", "5"))); codes[0] != 0 || own()["retention.ms"] != "1000" {
+		t.Errorf("validate only: codes %v, settings %v", codes, own())
+	}
+	codes := alter(false, alteration(topic, "t", change(set, "retention.ms", "5"), change(unset, "segment.bytes", ""), change(add, "cleanup.policy", "compact")))
+	if want := map[string]string{"retention.ms": "5", "cleanup.policy": "delete,compact"}; codes[0] != 0 || !maps.Equal(own(), want) {
+		t.Errorf("codes %v, settings %v, want %v", codes, own(), want)
+	}
+	alter(false, alteration(topic, "t", change(take, "cleanup.policy", "delete")))
+	if got := own()["cleanup.policy"]; got != "compact" {
+		t.Errorf("after taking delete away the policy is %q", got)
+	}
+
+	before := own()
+	codes = alter(false,
+		alteration(topic, "none", change(set, "retention.ms", "5")),
+		alteration(topic, "t", change(set, "retention.msec", "5")),
+		alteration(topic, "t", change(set, "retention.ms", "6")),
+		alteration(kmsg.ConfigResourceTypeBroker, "1", change(set, "num.partitions", "5")))
+	want := []int16{kerr.UnknownTopicOrPartition.Code, kerr.InvalidConfig.Code, kerr.InvalidRequest.Code, kerr.InvalidRequest.Code}
+	if !slices.Equal(codes, want) || !maps.Equal(own(), before) {
+		t.Errorf("mistakes have codes %v, want %v; settings %v", codes, want, own())
+	}
+	for _, c := range []kmsg.IncrementalAlterConfigsRequestResourceConfig{change(set, "retention.ms", "soon"), change(add, "retention.ms", "1"),
+		{Name: "retention.ms", Op: set}, change(set, "cleanup.policy", "burn")} {
+		if codes := alter(false, alteration(topic, "t", c)); codes[0] != kerr.InvalidConfig.Code {
+			t.Errorf("%s %s has code %d, want INVALID_CONFIG", c.Op, c.Name, codes[0])
+		}
+	}
+	if codes := alter(false, alteration(topic, "t", change(set, "retention.ms", "1"), change(set, "retention.ms", "2"))); codes[0] != kerr.InvalidRequest.Code {
+		t.Errorf("a setting given twice has code %d, want INVALID_REQUEST", codes[0])
 	}
 }

@@ -46,5 +46,6 @@ func table() []row {
 		serve(0, 3, (*Service).createPartitions),
 		serve(0, 2, (*Service).describeCluster),
 		serve(0, 3, (*Service).deleteGroups),
+		serve(0, 1, (*Service).incrementalAlterConfigs),
 	}
 }

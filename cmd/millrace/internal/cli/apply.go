@@ -189,7 +189,7 @@ func changeTopicSteps(ctx context.Context, admin *kadm.Client, name string, want
 	return append(steps, step{Kind: "topic", Name: name, Action: "change", Detail: detail, do: func(ctx context.Context) error {
 		r, err := admin.AlterTopicConfigs(ctx, changes, name)
 		if err != nil {
-			return fmt.Errorf("changing settings, which this broker may not be able to do: %w", err)
+			return fmt.Errorf("changing settings: %w", err)
 		}
 		if len(r) == 1 {
 			err = withMessage(r[0].Err, r[0].ErrMessage)

@@ -289,6 +289,15 @@ connectors:
 	if out := must(t, "", append([]string{"apply", "-f", pipeline}, at...)...); !strings.Contains(out, "nothing to do") {
 		t.Errorf("the second apply said %q", out)
 	}
+	if err := os.WriteFile(pipeline, []byte(strings.Replace(text, "{partitions: 2}", "{partitions: 3, settings: {retention.ms: 86400000}}", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := must(t, "", append([]string{"apply", "-f", pipeline}, at...)...); !strings.Contains(out, "partitions: 2 -> 3") || !strings.Contains(out, "retention.ms: 604800000 -> 86400000") {
+		t.Errorf("applying changes said %q", out)
+	}
+	if out := must(t, "", append([]string{"apply", "-f", pipeline}, at...)...); !strings.Contains(out, "nothing to do") {
+		t.Errorf("applying them again said %q", out)
+	}
 	awaiting(t, "1000 lines", func() bool { return len(sinkLines(output)) >= 1000 })
 	p.stop()
 
