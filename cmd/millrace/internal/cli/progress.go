@@ -25,8 +25,8 @@ func (s *session) newProgress(title string) *progress {
 	p := &progress{title: title, err: s.err, said: -progressStep}
 	if s.errIsTerminal() {
 		p.bar = progressbar.NewOptions64(1, progressbar.OptionSetWriter(s.err), progressbar.OptionSetDescription(title),
-			progressbar.OptionShowBytes(true), progressbar.OptionThrottle(50*time.Millisecond), progressbar.OptionSetWidth(30),
-			progressbar.OptionSetPredictTime(false))
+			progressbar.OptionThrottle(50*time.Millisecond), progressbar.OptionSetWidth(30),
+			progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false))
 	}
 	return p
 }
