@@ -124,6 +124,9 @@ type App struct {
 
 // New makes an app from a topology. It checks the configuration and does not connect yet.
 func New(t *Topology, cfg Config) (*App, error) {
+	if t == nil {
+		return nil, errors.New("no topology: give New what Build returned, and look at Build's error first")
+	}
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("configuration of job %q: %w", t.graph.Application, err)
@@ -148,17 +151,19 @@ func (a *App) Run(ctx context.Context) error {
 }
 
 // WaitCaughtUp waits until the job, in all its processes together, has processed and committed what its input topics hold
-// at the time of the call, with everything that follows from it: queries and output topics show it then. It is for tests,
-// and for services that answer queries only when they are up to date. It may be called before Run. It fails when ctx ends,
-// saying what is behind, and with [ErrEnded] when Run returns before.
+// at the time of the call, with everything that follows from it, until no rebalance is under way, and until this process
+// has restored the tasks that it was given: queries and output topics show everything then, queries for as long as no
+// tasks move. It is for tests, and for services that answer queries only when they are up to date. It may be called before
+// Run. It fails when ctx ends, saying what is behind, and with [ErrEnded] when Run returns before.
 func (a *App) WaitCaughtUp(ctx context.Context) error { return a.runtime.WaitCaughtUp(ctx) }
 
 // ErrEnded says that Run returned before what was waited for.
 var ErrEnded = worker.ErrEnded
 
 // Query returns a view of a key-value store: its committed content in the partitions that this process has. It works
-// from any goroutine, for as long as the job runs; a partition that is being restored is not in it. While
-// none is here, its methods fail with [state.ErrUnavailable]; a store that the topology does not have is another error.
+// from any goroutine, for as long as the job runs. While no partition is here, or one that is to be here is being restored,
+// its methods fail with [state.ErrUnavailable], so that an answer is whole for this process; see [App.WaitCaughtUp]. A
+// store that the topology does not have is another error.
 func (a *App) Query[K, V any](r state.KeyValueRef[K, V]) state.ReadOnly[K, V] {
 	return state.NewReadOnly(a.runtime.Stores, r)
 }

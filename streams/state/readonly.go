@@ -12,15 +12,17 @@ import (
 var ErrUnavailable = errors.New("store is not available in this process now")
 
 // Source gives the stores of the tasks that run in this process and have a
-// store of that name, or an error if the job has none of that name. It may be
-// called from any goroutine.
+// store of that name, or an error if the job has none of that name. An
+// [ErrUnavailable] beside the stores says that more of them belong here and are
+// not to be read yet. It may be called from any goroutine.
 type Source func(store string) ([]*Stores, error)
 
 // ReadOnly reads a key-value store from outside of its tasks: the committed
 // state of all its partitions that are in this process. Any number of
 // goroutines may use it, for as long as the job lives. Methods fail with
-// [ErrUnavailable] if no partition is here; whether a missing key is nowhere,
-// or in another process, they cannot tell.
+// [ErrUnavailable] if no partition is here, or one that belongs here is being
+// restored or was taken away meanwhile: then, what visit was given is not all.
+// Whether a missing key is nowhere, or in another process, they cannot tell.
 type ReadOnly[K, V any] struct {
 	source Source
 	ref    KeyValueRef[K, V]
@@ -31,7 +33,8 @@ func NewReadOnly[K, V any](source Source, ref KeyValueRef[K, V]) ReadOnly[K, V] 
 	return ReadOnly[K, V]{source, ref}
 }
 
-// Get returns the value of a key, and false if it has none here.
+// Get returns the value of a key, and false if it has none here. A key that is
+// found needs no partition but its own.
 func (r ReadOnly[K, V]) Get(key K) (value V, ok bool, err error) {
 	value, _, ok, err = r.GetTimed(key)
 	return value, ok, err
@@ -39,7 +42,16 @@ func (r ReadOnly[K, V]) Get(key K) (value V, ok bool, err error) {
 
 // GetTimed is [ReadOnly.Get] with the time that the value was put with.
 func (r ReadOnly[K, V]) GetTimed(key K) (value V, at window.Instant, ok bool, err error) {
-	err = r.each(func(s *keyValue[K, V]) (bool, error) {
+	here, missing := r.source(r.ref.spec.Name)
+	if missing != nil && !errors.Is(missing, ErrUnavailable) {
+		return value, at, false, missing
+	}
+	err = eachHere(here, r.ref.spec, missing, func(in *Stores) (bool, error) {
+		st, err := r.ref.In(in)
+		if err != nil {
+			return false, err
+		}
+		s := st.s
 		enc, err := s.codecs.appendKey(nil, s.store.spec, key)
 		if err != nil {
 			return false, err
@@ -67,23 +79,17 @@ func (r ReadOnly[K, V]) All(visit func(key K, value V, at window.Instant) bool) 
 }
 
 func (r ReadOnly[K, V]) scan(from, end *K, visit func(K, V, window.Instant) bool) error {
-	return r.each(func(s *keyValue[K, V]) (more bool, err error) {
-		more = true
-		err = s.scan(from, end, scanOptions{committed: true}, func(k K, v V, at window.Instant) bool {
-			more = visit(k, v, at)
-			return more
-		})
-		return more, err
-	})
-}
-
-func (r ReadOnly[K, V]) each(read func(*keyValue[K, V]) (more bool, err error)) error {
-	return eachOf(r.source, r.ref.spec, func(s *Stores) (bool, error) {
+	return eachOf(r.source, r.ref.spec, func(s *Stores) (more bool, err error) {
 		st, err := r.ref.In(s)
 		if err != nil {
 			return false, err
 		}
-		return read(st.s)
+		more = true
+		err = st.s.scan(from, end, scanOptions{committed: true}, func(k K, v V, at window.Instant) bool {
+			more = visit(k, v, at)
+			return more
+		})
+		return more, err
 	})
 }
 
@@ -179,30 +185,43 @@ func (r ReadOnlySession[K, V]) All(visit func(key K, span window.Span, value V) 
 	})
 }
 
-// eachOf reads the stores of one task after the other until read says that no
-// more is wanted. Tasks that are closed meanwhile are passed over.
+// eachOf reads the stores of all tasks that are here, one after the other,
+// until read says that no more is wanted. If some are missing it reads none.
 func eachOf(source Source, spec Spec, read func(*Stores) (more bool, err error)) error {
-	all, err := source(spec.Name)
-	if err != nil {
-		return err
+	all, missing := source(spec.Name)
+	if missing != nil {
+		return unavailable(spec, missing)
 	}
-	reached := false
-	for _, s := range all {
+	return eachHere(all, spec, nil, read)
+}
+
+// eachHere reads stores. When none ends the search, it fails with missing if
+// set, or because a task is gone or none was here.
+func eachHere(here []*Stores, spec Spec, missing error, read func(*Stores) (more bool, err error)) error {
+	if len(here) == 0 && missing == nil {
+		missing = ErrUnavailable
+	}
+	for _, s := range here {
 		more := true
 		err := s.committed(func() (err error) {
 			more, err = read(s)
 			return err
 		})
-		if errors.Is(err, ErrClosed) {
-			continue
-		}
-		reached = true
-		if err != nil || !more {
+		switch {
+		case errors.Is(err, ErrClosed):
+			missing = fmt.Errorf("%w: a partition was taken away meanwhile", ErrUnavailable)
+		case err != nil || !more:
 			return err
 		}
 	}
-	if !reached {
-		return fmt.Errorf("reading store %q: %w", spec.Name, ErrUnavailable)
+	return unavailable(spec, missing)
+}
+
+// unavailable says which store a failure of a [Source] is about. A source's
+// other failures say it themselves.
+func unavailable(spec Spec, err error) error {
+	if errors.Is(err, ErrUnavailable) {
+		return fmt.Errorf("reading store %q: %w", spec.Name, err)
 	}
-	return nil
+	return err
 }

@@ -76,6 +76,7 @@ func (t *thread) assign(ctx context.Context, partitions map[string][]int32) erro
 	}
 	ids := t.rt.tasksOf(partitions)
 	t.log.Info("tasks assigned", "tasks", ids)
+	t.rt.taken(t.index, ids...)
 	t.client.PauseFetchPartitions(partitions)
 	at, err := t.locate(ctx, slices.Collect(maps.Keys(partitions)))
 	if err != nil {
@@ -116,6 +117,7 @@ func (t *thread) begin(ctx context.Context, id task.ID, at located, old *taskRun
 	t.setStarts(r)
 	ctx, r.cancel = context.WithCancel(ctx)
 	t.tasks[id] = r
+	t.rt.taken(t.index, id)
 	go func() {
 		r.stores, r.restoreErr = t.rt.restore(ctx, r)
 		close(r.restoreDone)
@@ -142,7 +144,6 @@ func (t *thread) start(r *taskRun) error {
 		return err
 	}
 	r.task = made
-	t.rt.opened(r.id, r.stores)
 	for topic, in := range r.inputs {
 		r.task.Add(topic, in.early)
 		in.early = nil
@@ -154,6 +155,7 @@ func (t *thread) start(r *taskRun) error {
 	}
 	t.client.ResumeFetchPartitions(t.rt.partitionsOf(r.id))
 	t.report(true)
+	t.rt.opened(t.index, r.id, r.stores)
 	return nil
 }
 
@@ -182,7 +184,7 @@ func (t *thread) closeTask(r *taskRun) error {
 	if r.task != nil {
 		t.rt.count(func(n *Totals) { n.Processed += r.newlyProcessed() })
 	}
-	t.rt.closed(r.id)
+	t.rt.closed(t.index, r.id)
 	if r.stores == nil {
 		return nil
 	}

@@ -82,9 +82,10 @@ type Runtime struct {
 	fed map[string]bool
 
 	mu      sync.Mutex
-	memory  *state.Memory             // nil unless running
-	open    map[task.ID]*state.Stores // of running tasks
-	outside map[string]int32          // partitions of topics that are only written to
+	memory  *state.Memory     // nil unless running
+	places  map[task.ID]place // of the tasks that were assigned to this process
+	members []*kgo.Client     // of the threads, by their index; nil before they are made
+	outside map[string]int32  // partitions of topics that are only written to
 	reports map[task.ID]TaskStatus
 	phase   Phase
 	totals  Totals
@@ -99,7 +100,7 @@ func New(cfg Config) *Runtime {
 	rt := &Runtime{
 		cfg: cfg, subOf: map[string]*task.Program{}, program: map[string]*task.Program{},
 		writer: map[string]string{}, fed: map[string]bool{},
-		open: map[task.ID]*state.Stores{}, outside: map[string]int32{}, reports: map[task.ID]TaskStatus{}, phase: Created,
+		places: map[task.ID]place{}, outside: map[string]int32{}, reports: map[task.ID]TaskStatus{}, phase: Created,
 		restores: make(chan struct{}, restoresMax), ended: make(chan struct{}),
 	}
 	for _, p := range cfg.Programs {
@@ -172,6 +173,7 @@ func (rt *Runtime) runThreads(ctx context.Context) error {
 		}
 		threads = append(threads, t)
 	}
+	rt.setMembers(threads)
 	rt.setPhase(Running)
 	ended := make(chan error, len(threads))
 	for _, t := range threads {
@@ -210,7 +212,8 @@ func (rt *Runtime) clientOptions(role string) []kgo.Opt {
 	)
 }
 
-// Stores returns the stores of the tasks that run here and have a store of that name, in the order of their partitions. It
+// Stores is a [state.Source]: it returns the stores of the tasks that run here and have a store of that name, in the order
+// of their partitions. With them comes [state.ErrUnavailable] if there are tasks here that are still being restored. It
 // fails if the topology has no such store.
 func (rt *Runtime) Stores(store string) ([]*state.Stores, error) {
 	if _, ok := rt.cfg.Topology.Store(store); !ok {
@@ -219,15 +222,23 @@ func (rt *Runtime) Stores(store string) ([]*state.Stores, error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	var ids []task.ID
-	for id := range rt.open {
+	for id := range rt.places {
 		if slices.Contains(rt.program[id.Sub].Sub.Stores, store) {
 			ids = append(ids, id)
 		}
 	}
 	slices.SortFunc(ids, func(a, b task.ID) int { return int(a.Partition - b.Partition) })
 	var out []*state.Stores
+	var restoring []int32
 	for _, id := range ids {
-		out = append(out, rt.open[id])
+		if stores := rt.places[id].stores; stores != nil {
+			out = append(out, stores)
+		} else {
+			restoring = append(restoring, id.Partition)
+		}
+	}
+	if len(restoring) > 0 {
+		return out, fmt.Errorf("%w: partitions %v are being restored", state.ErrUnavailable, restoring)
 	}
 	return out, nil
 }
@@ -253,16 +264,43 @@ func (rt *Runtime) setMemory(m *state.Memory) {
 	rt.memory = m
 }
 
-func (rt *Runtime) opened(id task.ID, s *state.Stores) {
+func (rt *Runtime) setMembers(threads []*thread) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	rt.open[id] = s
+	for _, t := range threads {
+		rt.members = append(rt.members, t.client)
+	}
 }
 
-func (rt *Runtime) closed(id task.ID) {
+// place is where a task of this process is.
+type place struct {
+	thread int
+	stores *state.Stores // nil until the task runs
+}
+
+// taken notes that tasks were assigned to a thread, which restores them now.
+func (rt *Runtime) taken(thread int, ids ...task.ID) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	delete(rt.open, id)
+	for _, id := range ids {
+		rt.places[id] = place{thread: thread}
+	}
+}
+
+// opened notes that a task runs.
+func (rt *Runtime) opened(thread int, id task.ID, s *state.Stores) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.places[id] = place{thread, s}
+}
+
+// closed notes that a thread has a task no more. Another may have been assigned it already.
+func (rt *Runtime) closed(thread int, id task.ID) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if rt.places[id].thread == thread {
+		delete(rt.places, id)
+	}
 	delete(rt.reports, id)
 }
 
