@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/millrace/millrace/sdk/connector"
 	"github.com/millrace/millrace/sdk/connector/protocol"
 )
@@ -60,7 +63,9 @@ func (s *session) end(ctx context.Context) error {
 	res, err := s.process.client.Close(ctx, &protocol.CloseRequest{})
 	outcome := s.process.runner.output.hide.hideIn(res.GetOutcome())
 	switch {
-	case err != nil && ctx.Err() != nil:
+	// The plugin knows the deadline too, and may break the call off a moment
+	// before our own clock says so.
+	case err != nil && (ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded):
 		err = fmt.Errorf("closing the connector: Close did not return within %v, and its process was killed", time.Since(begun).Round(10*time.Millisecond))
 		s.process.kill()
 	case outcome.GetCode() == protocol.Outcome_CANCELLED:
