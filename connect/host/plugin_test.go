@@ -184,6 +184,9 @@ func (s *countSource) Read(ctx context.Context, out *connector.Batch) error {
 	case s.mode == "read-log-fatals" && s.next > 20:
 		log.Fatal("out of numbers")
 	case s.mode == "read-blocks":
+		if err := os.WriteFile(filepath.Join(s.stateDir, "reading"), nil, 0o600); err != nil {
+			return err
+		}
 		select {}
 	}
 	return nil

@@ -272,7 +272,8 @@ func TestCloseWorksInEveryState(t *testing.T) {
 					cfg.Backoff = Backoff{First: time.Hour, Longest: time.Hour}
 				}
 			})
-			s := openSource(t, h, TaskConfig{Plugin: c.plugin, Settings: map[string]string{"mode": c.mode}})
+			dir := t.TempDir()
+			s := openSource(t, h, TaskConfig{Plugin: c.plugin, StateDir: dir, Settings: map[string]string{"mode": c.mode}})
 			eventually(t, "state "+c.state.String(), func() bool { return s.Status().State == c.state })
 			reading := make(chan error, 1)
 			go func() {
@@ -282,6 +283,9 @@ func TestCloseWorksInEveryState(t *testing.T) {
 				}
 				reading <- err
 			}()
+			if c.mode == "read-blocks" {
+				eventually(t, "the connector's Read", func() bool { return pathExists(filepath.Join(dir, "reading")) })
+			}
 			begin := time.Now()
 			err := s.Close(context.Background())
 			if took := time.Since(begin); took > 3*time.Second {
