@@ -78,11 +78,6 @@ func isAlive(pid int) bool {
 	return true
 }
 
-func pathExists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
 func TestPluginsEndWithinTwoSecondsOfTheirWorkersDeath(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

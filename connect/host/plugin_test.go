@@ -418,3 +418,8 @@ func (b *logBuffer) String() string {
 	defer b.mu.Unlock()
 	return b.text.String()
 }
+
+func pathExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
