@@ -1,7 +1,7 @@
 // Package broker is a Kafka-compatible log broker that runs within any Go
 // program, the millrace binary among them.
 //
-//	b, err := broker.New(broker.Config{
+//	b, err := broker.New(ctx, broker.Config{
 //		Disk:   broker.OnDisk("/var/lib/millrace"),
 //		Listen: "127.0.0.1:9092",
 //	})
@@ -12,12 +12,12 @@
 //
 // [New] does everything that can go wrong: it reads the settings, binds the
 // addresses, locks the data folder, recovers the logs and elects a leader of
-// the metadata. [Run] serves. In tests, package brokertest does both.
-//
+// the metadata. [Broker.Run] serves. In tests, package brokertest does both.
+package broker
+
 // This package is assembly only. What a broker does is in broker/internal:
 // server reads and writes frames, api answers requests, cluster holds the
 // metadata, logs and partition the records, group the consumer groups.
-package broker
 
 import (
 	"context"
@@ -68,24 +68,29 @@ type Broker struct {
 	unsubscribe func()
 	service     *api.Service
 	server      *server.Server
+	closed      sync.Once
 }
 
 // New starts a broker up to the point where it can serve. Its addresses are
-// bound when New returns, and connections to them wait until [Broker.Run].
-// Whoever got a broker must call Run, if only with a context that has ended,
-// to give everything back.
+// bound when New returns, and connections to them wait until [Broker.Run]. ctx
+// bounds the start only: when it ends, New gives up between two steps and
+// returns its error. Whoever got a broker calls Run, or Close.
 //
 // Errors that a user can do something about satisfy errors.Is with
 // [ErrAddressInUse], [ErrFolderInUse], [ErrOtherNode] or [ErrNewerFormat], or
 // name the setting that is wrong.
-func New(cfg Config) (*Broker, error) {
+func New(ctx context.Context, cfg Config) (*Broker, error) {
 	cfg, parsed, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	b := &Broker{log: cfg.Log, settings: parsed, dial: cfg.DialFunc}
-	for _, start := range []func(Config) error{b.listen, b.openFolder, b.openMetadata, b.openGroups, b.openLogs, b.applyMetadata, b.openServer} {
-		if err := start(cfg); err != nil {
+	for _, start := range []func(context.Context, Config) error{b.listen, b.openFolder, b.openMetadata, b.openGroups, b.openLogs, b.applyMetadata, b.openServer} {
+		err := ctx.Err()
+		if err == nil {
+			err = start(ctx, cfg)
+		}
+		if err != nil {
 			return nil, errors.Join(startError(err), b.close(context.Background()))
 		}
 	}
@@ -134,10 +139,10 @@ func (b *Broker) ClusterID() string { return b.node.Image().ClusterID() }
 func address(e cluster.Endpoint) string { return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))) }
 
 // listen binds the addresses and finds out what clients are to be told.
-func (b *Broker) listen(cfg Config) error {
+func (b *Broker) listen(ctx context.Context, cfg Config) error {
 	for _, l := range b.settings.Listeners {
 		at := net.JoinHostPort(l.Host, strconv.Itoa(int(l.Port)))
-		nl, err := cfg.ListenFunc(context.Background(), "tcp", at)
+		nl, err := cfg.ListenFunc(ctx, "tcp", at)
 		if err != nil {
 			return fmt.Errorf("listening on %s: %w", at, err)
 		}
@@ -173,7 +178,7 @@ func advertised(s *settings.Broker, l settings.Listener, bound net.Addr) (cluste
 	return cluster.Endpoint{Listener: l.Name, Host: l.Host, Port: int32(port)}, nil
 }
 
-func (b *Broker) openFolder(cfg Config) (err error) {
+func (b *Broker) openFolder(ctx context.Context, cfg Config) (err error) {
 	b.folder, err = logs.OpenFolder(cfg.Disk.fs, cfg.Disk.dir, b.id())
 	return err
 }
@@ -181,7 +186,7 @@ func (b *Broker) openFolder(cfg Config) (err error) {
 func (b *Broker) id() ident.BrokerID { return ident.BrokerID(b.settings.NodeID) }
 
 // openMetadata starts the metadata, whose cluster must be that of the folder.
-func (b *Broker) openMetadata(cfg Config) (err error) {
+func (b *Broker) openMetadata(ctx context.Context, cfg Config) (err error) {
 	want := cfg.ClusterID
 	// The mark on the folder is made after the metadata.
 	id, used := b.folder.ClusterID()
@@ -208,7 +213,7 @@ func (b *Broker) openMetadata(cfg Config) (err error) {
 	return b.folder.SetClusterID(b.node.Image().ClusterID())
 }
 
-func (b *Broker) openLogs(cfg Config) (err error) {
+func (b *Broker) openLogs(ctx context.Context, cfg Config) (err error) {
 	b.applier = &applier{
 		self: b.id(), settings: b.settings, node: b.node, groups: b.groups, codecs: batch.NewCodecs(), now: cfg.Now, log: cfg.Log,
 	}
@@ -230,7 +235,7 @@ func (b *Broker) openLogs(cfg Config) (err error) {
 	return nil
 }
 
-func (b *Broker) openGroups(cfg Config) (err error) {
+func (b *Broker) openGroups(ctx context.Context, cfg Config) (err error) {
 	b.groups, err = group.New(group.Config{
 		SessionMin:             b.settings.GroupMinSessionTimeout,
 		SessionMax:             b.settings.GroupMaxSessionTimeout,
@@ -248,10 +253,10 @@ func (b *Broker) openGroups(cfg Config) (err error) {
 
 // applyMetadata opens the partitions that the metadata gives to this broker,
 // keeps to it from then on, and makes the broker known.
-func (b *Broker) applyMetadata(cfg Config) error {
+func (b *Broker) applyMetadata(ctx context.Context, cfg Config) error {
 	b.applier.logs = b.logs
 	b.unsubscribe = b.node.Subscribe(b.applier.apply)
-	ctx, cancel := context.WithTimeout(context.Background(), registerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
 	if _, err := b.node.RegisterBroker(ctx, b.endpoints); err != nil {
 		return fmt.Errorf("registering the broker: %w", err)
@@ -259,7 +264,7 @@ func (b *Broker) applyMetadata(cfg Config) error {
 	return nil
 }
 
-func (b *Broker) openServer(cfg Config) (err error) {
+func (b *Broker) openServer(ctx context.Context, cfg Config) (err error) {
 	b.service = api.New(api.Deps{
 		BrokerID: b.id(), Cluster: b.node, Logs: b.logs, Groups: b.groups,
 		Settings: b.settings, Now: cfg.Now, Log: cfg.Log,
@@ -295,7 +300,16 @@ func (b *Broker) handle(now func() time.Time) server.Handler {
 
 // close gives back what was opened, in the opposite order. Replies may go out
 // until grace ends.
-func (b *Broker) close(grace context.Context) error {
+func (b *Broker) close(grace context.Context) (err error) {
+	b.closed.Do(func() { err = b.closeParts(grace) })
+	return err
+}
+
+// Close gives back what New took, for a broker whose Run is never called.
+// After Run it does nothing.
+func (b *Broker) Close() error { return b.close(context.Background()) }
+
+func (b *Broker) closeParts(grace context.Context) error {
 	var errs []error
 	if b.server != nil {
 		b.server.Drain()

@@ -185,7 +185,7 @@ func TestStartOnAFullDiskFailsAndSaysSo(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatalf("a %s folder on a full disk: the start hangs", state)
 		}
-		b, err := broker.New(broker.Config{Disk: broker.DiskOf(disk.WithFaults(memory), "data"), Listen: "127.0.0.1:0"})
+		b, err := broker.New(t.Context(), broker.Config{Disk: broker.DiskOf(disk.WithFaults(memory), "data"), Listen: "127.0.0.1:0"})
 		if err != nil {
 			t.Fatalf("when there is room again: %v", err)
 		}
@@ -217,7 +217,7 @@ func TestPartitionThatCouldNotBeMadeIsMadeLater(t *testing.T) {
 
 func TestFailedMetadataDiskEndsTheBrokerAndSaysWhy(t *testing.T) {
 	faults := disk.WithFaults(disk.NewMemory(time.Now))
-	b, err := broker.New(broker.Config{
+	b, err := broker.New(t.Context(), broker.Config{
 		Disk: broker.DiskOf(faults, "data"), Listen: "127.0.0.1:0", Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {

@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 // runChild runs a broker until standard input ends, which it does when the
 // test does, however that ends. Its first line of output is the address.
 func runChild(folder, listen string) error {
-	b, err := broker.New(broker.Config{
+	b, err := broker.New(context.Background(), broker.Config{
 		Disk:   broker.OnDisk(folder),
 		Listen: listen,
 		Log:    slog.New(slog.NewTextHandler(os.Stderr, nil)),

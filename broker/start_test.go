@@ -22,7 +22,7 @@ func start(t *testing.T, cfg broker.Config) (*broker.Broker, error) {
 		cfg.Listen = "127.0.0.1:0"
 	}
 	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
-	b, err := broker.New(cfg)
+	b, err := broker.New(t.Context(), cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func TestStartErrorsSayWhatAndWhatToDo(t *testing.T) {
 
 func TestFolderOfAnotherNodeIsRefused(t *testing.T) {
 	folder := t.TempDir()
-	b, err := broker.New(broker.Config{Disk: broker.OnDisk(folder), Listen: "127.0.0.1:0", Settings: map[string]string{"node.id": "1"}})
+	b, err := broker.New(t.Context(), broker.Config{Disk: broker.OnDisk(folder), Listen: "127.0.0.1:0", Settings: map[string]string{"node.id": "1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestFolderOfAnotherNodeIsRefused(t *testing.T) {
 
 func TestFolderOfANewerFormatIsRefused(t *testing.T) {
 	folder := t.TempDir()
-	b, err := broker.New(broker.Config{Disk: broker.OnDisk(folder), Listen: "127.0.0.1:0"})
+	b, err := broker.New(t.Context(), broker.Config{Disk: broker.OnDisk(folder), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestFolderOfANewerFormatIsRefused(t *testing.T) {
 }
 
 func TestListenersHaveAddressesOfTheirOwn(t *testing.T) {
-	b, err := broker.New(broker.Config{Disk: broker.InMemory(), Log: slog.New(slog.DiscardHandler), Settings: map[string]string{
+	b, err := broker.New(t.Context(), broker.Config{Disk: broker.InMemory(), Log: slog.New(slog.DiscardHandler), Settings: map[string]string{
 		"listeners":            "PLAINTEXT://127.0.0.1:0,OUTSIDE://0.0.0.0:0",
 		"advertised.listeners": "OUTSIDE://logs.example.com:9092",
 	}})
@@ -141,7 +141,7 @@ func TestMemoryOutlivesItsBroker(t *testing.T) {
 	disk := broker.InMemory()
 	var ids []string
 	for range 2 {
-		b, err := broker.New(broker.Config{Disk: disk, Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+		b, err := broker.New(t.Context(), broker.Config{Disk: disk, Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func TestAdvertisedAddressThatLeadsElsewhereIsSaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := make(logLines, 100)
-			b, err := broker.New(broker.Config{
+			b, err := broker.New(t.Context(), broker.Config{
 				Disk: broker.InMemory(), Listen: "127.0.0.1:0", Advertise: test.advertise,
 				Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 			})
@@ -202,4 +202,22 @@ type logLines chan string
 func (l logLines) Write(p []byte) (int, error) {
 	l <- string(p)
 	return len(p), nil
+}
+
+func TestNewGivesUpWhenItsContextEnds(t *testing.T) {
+	disk := broker.InMemory()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := broker.New(ended, broker.Config{Disk: disk, Listen: "127.0.0.1:0"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("New with a context that has ended: %v", err)
+	}
+	b, err := broker.New(t.Context(), broker.Config{Disk: disk, Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatalf("after New had given up: %v", err)
+	}
+	for range 2 {
+		if err := b.Close(); err != nil {
+			t.Errorf("Close of a broker that never ran: %v", err)
+		}
+	}
 }

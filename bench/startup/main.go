@@ -52,7 +52,7 @@ func exit(err error) {
 func serve(folder, listen string) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
-	b, err := broker.New(broker.Config{
+	b, err := broker.New(ctx, broker.Config{
 		Disk:   broker.OnDisk(folder),
 		Listen: listen,
 		Log:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),

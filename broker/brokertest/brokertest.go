@@ -152,7 +152,7 @@ func (c *Cluster) Start() {
 		c.faults, folder = disk.WithFaults(c.memory), "data"
 	}
 	l := c.port.attach()
-	b, err := broker.New(broker.Config{
+	b, err := broker.New(context.Background(), broker.Config{
 		Disk:     broker.DiskOf(c.faults, folder),
 		Settings: maps.Clone(c.opts.settings),
 		Listen:   c.Addr(),

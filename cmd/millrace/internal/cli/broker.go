@@ -99,7 +99,7 @@ Kafka's own, by --set, or in a YAML file for --config:
 
 // runBroker serves until ctx ends, and tells when it began to.
 func runBroker(ctx context.Context, cfg broker.Config, started func(*broker.Broker) error) error {
-	b, err := broker.New(cfg)
+	b, err := broker.New(ctx, cfg)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ stays in a folder: starting again continues where it was. Ctrl-C stops it.`,
 // which gets their addresses and a context that ends when one of them fails.
 // The worker stops before the broker, so that it can store where it was.
 func runPlatform(ctx context.Context, s *session, cfg broker.Config, flags workerFlags, use func(context.Context, ready) error) error {
-	b, err := broker.New(cfg)
+	b, err := broker.New(ctx, cfg)
 	if err != nil {
 		return err
 	}
