@@ -27,7 +27,7 @@
 // is called on. Functions get key and value, of the types that the topic's serdes have (package serde). Nothing runs before
 // [New] and [App.Run]. Errors in how the job is put together come out of [Builder.Build], all at once.
 //
-// Input and output topics must exist; a job makes its internal topics itself.
+// Input and output topics must exist, those of ToFunc and of dead letters included; a job makes its internal topics itself.
 //
 // # Streams and tables
 //
@@ -72,11 +72,11 @@
 // grace. A record for a closed window is late: it is dropped, counted, and warned of in the log with the grace that would
 // have kept it; [LateTo] writes it to a topic instead.
 //
-// Records of one partition come in order. Between partitions there is no order to rely on: the tasks of one thread go by
-// event time where they can, but other threads and processes have speeds of their own. So a job that starts on old data, or
-// catches up after a stop, reads some partitions ahead of others, and behind a repartition topic the records of all of them
-// meet. There a record can be late by as much as the data spans, although every partition is in perfect order. So let the
-// grace cover
+// Records of one partition come in order. A thread takes the records of its tasks in order of event time, and waits for
+// those that the broker has (even if MaxIdle is zero), so that one thread keeps an ordered input in order behind
+// repartition topics too. Several threads or processes have speeds of their own: when they start on old data, or catch up
+// after a stop, some read ahead of others, and behind a repartition topic the records of all of them meet. There a record
+// can be late by as much as the data spans, although every partition is in perfect order. So let the grace cover
 //
 //   - how far out of order each partition is written, and
 //   - behind a GroupBy with a new key, a Repartition or a Merge, the longest time that the job may be behind: the outage that
@@ -129,5 +129,6 @@
 //	job.Input("views", serde.String, serde.JSON[View]()).Send("alice", View{Path: "/"}, noon)
 //	got := job.Output("views-per-minute", serde.JSON[PageMinute](), serde.Int64).All()
 //
-// Against a broker, package broker/brokertest starts one within the test.
+// Against a broker, package broker/brokertest starts one within the test, and [App.WaitCaughtUp] waits until all of the input
+// is processed.
 package streams
