@@ -208,6 +208,27 @@ func TestReadersSeeCommittedStateOnly(t *testing.T) {
 	}
 }
 
+// TestReadersMissNothingSilently reads while a partition is being restored: a key that is found is an answer, and nothing else.
+func TestReadersMissNothingSilently(t *testing.T) {
+	s := mustOpen(t, state.Config{Dir: "task", FS: vfs.NewMem(), Specs: []state.Spec{counts.Spec()}})
+	kv, err := counts.In(s)
+	must(t, err)
+	must(t, kv.Put("here", 1, 5))
+	must(t, s.Commit(at(1)))
+	view := state.NewReadOnly(func(string) ([]*state.Stores, error) { return []*state.Stores{s}, state.ErrUnavailable }, counts)
+	if v, ok, err := view.Get("here"); v != 1 || !ok || err != nil {
+		t.Errorf("a key that is here: %d, %v, %v", v, ok, err)
+	}
+	if _, ok, err := view.Get("elsewhere"); ok || !errors.Is(err, state.ErrUnavailable) {
+		t.Errorf("a key that is not here: %v, %v, want ErrUnavailable", ok, err)
+	}
+	err = view.All(func(k string, _ int64, _ window.Instant) bool { t.Errorf("a scan visits %q", k); return true })
+	if !errors.Is(err, state.ErrUnavailable) {
+		t.Errorf("a scan: %v, want ErrUnavailable", err)
+	}
+	must(t, s.Close())
+}
+
 // TestReadersAndOwnerRunConcurrently is for the race detector.
 func TestReadersAndOwnerRunConcurrently(t *testing.T) {
 	for _, opts := range [][]state.Option{nil, {state.InMemory()}} {
