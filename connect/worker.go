@@ -35,7 +35,7 @@ type Config struct {
 	// one second.
 	CommitInterval time.Duration
 	// StateDir is where tasks may keep files on this machine. Empty means
-	// that of the working directory called "connect-state".
+	// the folder "connect-state" in the working directory.
 	StateDir string
 	// Log receives what happens. Nil means slog.Default.
 	Log *slog.Logger

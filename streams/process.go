@@ -221,7 +221,7 @@ func (c *Context[K2, V2]) EveryStreamTime(d time.Duration, f func(at time.Time) 
 	return c.every(d, false, f)
 }
 
-// EveryWallClock calls f every d by the clock on the wall, between records and when there are none, with the time. An error
+// EveryWallClock calls f every d by the wall clock, between records and when there are none, with the time. An error
 // goes to the processing handler. D is at least a millisecond. Stop ends it.
 func (c *Context[K2, V2]) EveryWallClock(d time.Duration, f func(at time.Time) error) (stop func()) {
 	return c.every(d, true, f)

@@ -150,7 +150,7 @@ func (s *session) deliver(r readResult) bool {
 
 // Ack tells the source which positions are stored: for each source partition
 // of positions, that record and all before it. It does nothing if the source
-// does not care or is not running at the moment: a later Ack, or resuming,
+// is no Acker or is not running at the moment: a later Ack, or resuming,
 // says the same.
 func (s *Source) Ack(ctx context.Context, positions map[string]string) error {
 	session := s.super.running()

@@ -51,7 +51,7 @@
 //
 // If Open finds a setting wrong that looked right, return [Problemf] with its
 // name. What can be found out without opening, such as that a server answers,
-// belongs into Validate of a [Validator] as well: users then hear it when they
+// belongs in Validate of a [Validator] as well: users then hear it when they
 // create the connector. Settings of the host's own, such as topics and
 // converters, are not among yours; [Field] lists the names that it keeps.
 //

@@ -49,7 +49,7 @@ func (e RecordErrors) Error() string {
 }
 
 // Retry wraps err to ask that the call be made again after a pause, as the
-// origin or target is not to be reached at the moment. The host shows the task
+// origin or target cannot be reached at the moment. The host shows the task
 // as running, logs err, and doubles the pause, up to a minute, when the call
 // fails again and again. An after of 0 leaves the pause to the host.
 //

@@ -42,7 +42,7 @@ func NewMemory(bytes int64) *Memory {
 // Limit is the bound in bytes.
 func (m *Memory) Limit() int64 { return m.limit }
 
-// Used is what all stores take at present, in bytes, about: blocks, a write
+// Used is approximately how many bytes all stores take now: blocks, a write
 // buffer for each database, and the stores kept in memory only, inMemory.
 func (m *Memory) Used() (total, inMemory int64) {
 	m.mu.Lock()

@@ -37,7 +37,7 @@ import (
 type Config struct {
 	// Handlers are the job's error handlers.
 	Handlers streams.Handlers
-	// Partitions has the partition counts of topics that have not one.
+	// Partitions has the partition counts of topics that have more than one.
 	Partitions map[string]int32
 	// Start is where the clock begins; zero means 2026-01-01 UTC. Timers on the wall clock and UseWallClock see it.
 	Start time.Time

@@ -91,7 +91,7 @@ type Output[K, V any] struct {
 }
 
 // Output returns what reads a topic with these serdes, from its start. A topic that the job does not have fails the test; but
-// where a ToFunc chooses topics, or a handler may choose one for dead letters, every name is taken for such a one.
+// where a ToFunc chooses topics, or a handler may choose one for dead letters, any name is accepted.
 func (d *Driver) Output[K, V any](topic string, k serde.Serde[K], v serde.Serde[V]) *Output[K, V] {
 	d.t.Helper()
 	d.mustKnow(topic)
