@@ -41,39 +41,36 @@ func (c *cluster) wantAtLeast(j *job, truth map[string]int64) {
 // TestJobSurvivesItsBroker kills the broker under the job, twice.
 func TestJobSurvivesItsBroker(t *testing.T) {
 	c := startCluster(t)
+	c.countThrough(2, func(int) {
+		c.broker.Kill()
+		c.broker.Start()
+	}).mustEnd()
+}
+
+// countThrough counts words in a job that is disturbed some times, each time after it has committed more, and checks that
+// none is missing. The job still runs when it returns.
+func (c *cluster) countThrough(times int, disturb func(i int)) *job {
+	c.t.Helper()
 	c.createTopic("lines", 2)
 	c.createTopic("words", 1)
-	j := startJob(t, wordCount(t), c.config(t.TempDir()))
+	j := startJob(c.t, wordCount(c.t), c.config(c.t.TempDir()))
 	feed := c.feedWords()
-	for range 2 {
+	for i := range times {
 		before := c.committed("lines")
-		eventually(t, "commits", func() (bool, string) {
+		eventually(c.t, "commits", func() (bool, string) {
 			now := c.committed("lines")
 			return now > before+100, fmt.Sprintf("at %d", now)
 		})
-		c.broker.Kill()
-		c.broker.Start()
+		disturb(i)
 	}
 	c.wantAtLeast(j, feed.stop())
-	j.mustEnd()
+	return j
 }
 
 // TestMemberThatTheGroupLostComesBack removes the job's member from the group behind its back.
 func TestMemberThatTheGroupLostComesBack(t *testing.T) {
 	c := startCluster(t)
-	c.createTopic("lines", 2)
-	c.createTopic("words", 1)
-	j := startJob(t, wordCount(t), c.config(t.TempDir()))
-	feed := c.feedWords()
-	for range 3 {
-		before := c.committed("lines")
-		eventually(t, "commits", func() (bool, string) {
-			now := c.committed("lines")
-			return now > before+100, fmt.Sprintf("at %d", now)
-		})
-		c.removeMembers("wordcount")
-	}
-	c.wantAtLeast(j, feed.stop())
+	j := c.countThrough(3, func(int) { c.removeMembers("wordcount") })
 	if s := j.app.Status(); s.Rebalances < 2 {
 		t.Errorf("%d rebalances: the member was never lost", s.Rebalances)
 	}

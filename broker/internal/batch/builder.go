@@ -19,7 +19,6 @@ type Builder struct {
 	producerEpoch ident.ProducerEpoch
 	baseSequence  int32
 	attributes    Attributes // without the codec
-	appendTimeMs  int64      // used with logAppendTimeBit
 
 	payload []byte // records, not compressed
 	count   int32
@@ -58,12 +57,6 @@ func (b *Builder) SetTransactional() { b.attributes |= transactionalBit }
 
 // SetControl makes the records markers that consumers skip.
 func (b *Builder) SetControl() { b.attributes |= controlBit }
-
-// SetLogAppendTime gives all records the time ms, whatever theirs are.
-func (b *Builder) SetLogAppendTime(ms int64) {
-	b.attributes |= logAppendTimeBit
-	b.appendTimeMs = ms
-}
 
 // Append adds a record at the next offset; r.Offset is ignored. Nothing of r
 // is kept.
@@ -122,9 +115,6 @@ func varintLen(n int64) int {
 	return size
 }
 
-// NumRecords returns the count of records appended.
-func (b *Builder) NumRecords() int { return int(b.count) }
-
 // SizeEstimate returns the size of the batch in bytes if it were not
 // compressed.
 func (b *Builder) SizeEstimate() int { return HeaderLen + len(b.payload) }
@@ -141,10 +131,6 @@ func (b *Builder) Build() (View, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building a batch: %w", err)
 	}
-	maxMs := b.maxMs
-	if b.attributes&logAppendTimeBit != 0 {
-		maxMs = b.appendTimeMs
-	}
 	v := View(out)
 	v.SetBaseOffset(b.baseOffset)
 	binary.BigEndian.PutUint32(v[atLength:], uint32(len(v)-PrefixLen))
@@ -153,7 +139,7 @@ func (b *Builder) Build() (View, error) {
 	binary.BigEndian.PutUint16(v[atAttributes:], uint16(b.attributes|Attributes(b.codec)))
 	binary.BigEndian.PutUint32(v[atLastDelta:], uint32(b.count-1))
 	binary.BigEndian.PutUint64(v[atBaseTimestamp:], uint64(b.baseMs))
-	binary.BigEndian.PutUint64(v[atMaxTimestamp:], uint64(maxMs))
+	binary.BigEndian.PutUint64(v[atMaxTimestamp:], uint64(b.maxMs))
 	binary.BigEndian.PutUint64(v[atProducerID:], uint64(b.producerID))
 	binary.BigEndian.PutUint16(v[atProducerEpoch:], uint16(b.producerEpoch))
 	binary.BigEndian.PutUint32(v[atBaseSequence:], uint32(b.baseSequence))
