@@ -173,7 +173,8 @@
 //   - [Retry] asks for the same call again later: a server that is away.
 //   - [RecordErrors] names the records of a batch that a sink cannot write
 //     because of what they hold. All others must have been written. Users
-//     choose whether bad ones go to a dead-letter topic or stop the task.
+//     choose whether bad ones go to a dead-letter topic or stop the task
+//     (errors.tolerance and errors.deadletterqueue.topic.name).
 //   - [Problem] names the setting that is to blame, from Open, Validate and
 //     Split.
 //   - io.EOF from Read ends a source for good.

@@ -336,6 +336,7 @@ func testResumes(t *testing.T, s Source, open opener) {
 	closeReader(t, first)
 	for taken := 1; taken <= n; taken += 5 {
 		r := open(t, s, settings, places[taken-1])
+		t.Logf("resuming behind record %d of %d, at the positions %v", taken, n, places[taken-1])
 		rest := readAll(t, s, r, n-taken, nil)
 		closeReader(t, r)
 		requireRest(t, all, rest, places[taken-1], taken)

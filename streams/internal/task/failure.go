@@ -168,7 +168,11 @@ func (c *Context) settle(op *Op, f Failure) error {
 	switch out.Action {
 	case Skip:
 		op.Drop(Skipped)
-		c.logDrop(op, f, "record skipped")
+		if f.Topic == "" {
+			c.logDrop(op, f, "failed in a timer: skipped")
+		} else {
+			c.logDrop(op, f, "record skipped")
+		}
 		return nil
 	case DeadLetter:
 		if f.Topic == "" {

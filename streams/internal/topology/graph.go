@@ -28,6 +28,7 @@ func NewGraph(application string) *Graph {
 	g := &Graph{application: application, seen: map[string]int{}, owners: map[string]string{}}
 	if err := checkName("application id", application, 100); err != nil {
 		g.errs = append(g.errs, err)
+		g.application = "application" // so that each name made with it is not told to be wrong as well
 	}
 	return g
 }
