@@ -87,11 +87,19 @@ func newConnectorStatus(s *session, rest *restClient) *cobra.Command {
 			}
 			var cells [][]string
 			for _, t := range status.Tasks {
-				cells = append(cells, []string{strconv.Itoa(t.ID), string(t.State), strconv.FormatInt(t.Records, 10), strconv.FormatInt(t.Skipped, 10), t.WorkerID, t.Trace})
+				cells = append(cells, []string{strconv.Itoa(t.ID), stateText(t.Status), strconv.FormatInt(t.Records, 10), strconv.FormatInt(t.Skipped, 10), t.WorkerID, t.Trace})
 			}
 			return s.table(nil, []string{"TASK", "STATE", "RECORDS", "SKIPPED", "WORKER", "CAUSE"}, cells)
 		},
 	}
+}
+
+// stateText tells a failure that is being mended from one for good.
+func stateText(s connect.Status) string {
+	if s.Retrying {
+		return string(s.State) + ", starting again"
+	}
+	return string(s.State)
 }
 
 func newConnectorConfig(s *session, rest *restClient) *cobra.Command {
